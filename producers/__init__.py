@@ -1,0 +1,1 @@
+"""What peers use: build, sign, store and publish segments; and the swarm simulator."""

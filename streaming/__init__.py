@@ -1,0 +1,1 @@
+"""Spark and what surrounds it: ingest, the fold host, the queries, the embedded broker, the command line."""
