@@ -1,0 +1,205 @@
+"""The configuration: which swarms are watched, and who their peers are, epoch by epoch.
+
+One YAML file. A wrong one is told in one sentence: the path of the wrong value, what was expected, what was got.
+
+    swarms:
+      - id: 64 hex digits, made by `quorumscope swarm new`
+        name: orders
+        grace: 30s                        # how long a missing segment may take before a verdict says so
+        epochs:
+          - start: 2026-01-01T00:00:00Z
+            roster:
+              alice: 64 hex digits, an Ed25519 public key
+              bob: …
+"""
+
+import re
+from collections.abc import Hashable, Iterator
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import yaml
+
+from state.limits import ROSTER_MAX
+from state.segment import Authors
+from state.signing import is_fit_key
+
+GRACE_DEFAULT = "30s"
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""Names become metric labels and words on a command line, so they are short and plain."""
+
+
+class ConfigError(ValueError):
+    """The operator's file is wrong; the message is one sentence for the operator."""
+
+
+class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A stretch of time with one roster; it lasts until the next epoch starts."""
+
+    start: datetime
+    roster: dict[str, str]
+
+    @property
+    def start_ms(self) -> int:
+        return round(self.start.timestamp() * 1000)
+
+
+class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """One replicated database and the peers that share it."""
+
+    id: str
+    name: str
+    epochs: tuple[Epoch, ...]
+    grace: str = GRACE_DEFAULT
+
+    @cached_property
+    def key(self) -> bytes:
+        return bytes.fromhex(self.id)
+
+    @cached_property
+    def grace_ms(self) -> int:
+        return parse_duration_ms(self.grace)
+
+    @cached_property
+    def authors(self) -> dict[bytes, str]:
+        """Every key that has ever been in the roster, with its newest name."""
+        return {bytes.fromhex(key): name for epoch in self.epochs for name, key in epoch.roster.items()}
+
+    def author(self, name: str) -> bytes | None:
+        """The key of the peer with this name, the newest if it had several; hex digits of a known key do too."""
+        for epoch in reversed(self.epochs):
+            if name in epoch.roster:
+                return bytes.fromhex(epoch.roster[name])
+        return next((key for key in self.authors if key.hex() == name), None)
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """All that a verdict depends on besides the segments."""
+
+    swarms: tuple[Swarm, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """Names this configuration in verdicts: two files that say the same have the same digest."""
+        return sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+
+    @cached_property
+    def authors(self) -> Authors:
+        return {swarm.key: frozenset(swarm.authors) for swarm in self.swarms}
+
+    def swarm(self, name: str) -> Swarm | None:
+        """The swarm with this name or id."""
+        return next((swarm for swarm in self.swarms if name in (swarm.name, swarm.id)), None)
+
+
+def parse_config(text: str) -> Config:
+    """Read a configuration; raises ConfigError with one sentence if anything about it is wrong."""
+    try:
+        tree = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  the loader is a safe one
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the file is not YAML: {' '.join(str(error).split())}") from None
+    try:
+        config = msgspec.convert(tree, Config, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_as_sentence(str(error))) from None
+    for problem in _problems(config):
+        raise ConfigError(problem)
+    return config
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds of a duration such as 500ms, 30s, 5m, 2h or 1d; raises ValueError for anything else."""
+    match = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", text)
+    if match is None:
+        raise ValueError(f"expected a duration such as 500ms, 30s or 5m, got {text!r}")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def is_hex_key(text: str) -> bool:
+    """Whether this is 32 bytes in lower-case hex digits: one spelling only, so that names compare as text."""
+    return re.fullmatch(r"[0-9a-f]{64}", text) is not None
+
+
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def _problems(config: Config) -> Iterator[str]:
+    if not config.swarms:
+        yield "at `swarms`: expected at least one swarm, got none"
+    for field in ("id", "name"):
+        values = [getattr(swarm, field) for swarm in config.swarms]
+        for at, value in enumerate(values):
+            if value in values[:at]:
+                yield f"at `swarms[{at}].{field}`: expected each {field} once, got {value!r} a second time"
+    for at, swarm in enumerate(config.swarms):
+        yield from _swarm_problems(swarm, f"swarms[{at}]")
+
+
+def _swarm_problems(swarm: Swarm, path: str) -> Iterator[str]:
+    if not is_hex_key(swarm.id):
+        yield f"at `{path}.id`: expected 64 lower-case hex digits (`quorumscope swarm new` makes them), got {swarm.id!r}"
+    if not is_name(swarm.name):
+        yield f"at `{path}.name`: expected a name of letters, digits, '.', '_' and '-', got {swarm.name!r}"
+    try:
+        parse_duration_ms(swarm.grace)
+    except ValueError as error:
+        yield f"at `{path}.grace`: {error}"
+    if not swarm.epochs:
+        yield f"at `{path}.epochs`: expected at least one epoch, got none"
+    for at, epoch in enumerate(swarm.epochs):
+        if epoch.start.tzinfo is None:
+            yield f"at `{path}.epochs[{at}].start`: expected a time with its zone, such as 2026-01-01T00:00:00Z"
+        elif at and epoch.start_ms <= swarm.epochs[at - 1].start_ms:
+            yield f"at `{path}.epochs[{at}].start`: expected a later start than that of the epoch before it"
+        yield from _roster_problems(epoch.roster, f"{path}.epochs[{at}].roster")
+
+
+def _roster_problems(roster: dict[str, str], path: str) -> Iterator[str]:
+    if not 1 <= len(roster) <= ROSTER_MAX:
+        yield f"at `{path}`: expected 1 to {ROSTER_MAX} peers, got {len(roster)}"
+    holders: dict[str, str] = {}
+    for name, key in roster.items():
+        if not is_name(name):
+            yield f"at `{path}`: expected names of letters, digits, '.', '_' and '-', got {name!r}"
+        if not is_hex_key(key):
+            yield f"at `{path}.{name}`: expected a public key of 64 lower-case hex digits, got {key!r}"
+        elif not is_fit_key(bytes.fromhex(key)):
+            yield f"at `{path}.{name}`: expected an Ed25519 public key, got a value that is none or of small order"
+        if key in holders:
+            yield f"at `{path}.{name}`: expected a key of its own, got the key of {holders[key]}"
+        holders[key] = name
+
+
+def _as_sentence(message: str) -> str:
+    """msgspec says «Expected X, got Y - at `$.path`»; operators read the place first."""
+    what, _, place = message.partition(" - at `")
+    path = place.removesuffix("`").removeprefix("$").removeprefix(".") or "the top level"
+    return f"at `{path}`: {what[0].lower()}{what[1:]}"
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A safe loader that refuses a key given twice: YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)  # type: ignore[no-untyped-call]
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.YAMLError(f"line {line}: expected each key once, got {key!r} a second time")
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _construct_time(loader: _StrictLoader, node: yaml.ScalarNode) -> datetime | str:
+    """Times keep their zone; a bare date is left as text, which the type check then names."""
+    value = yaml.SafeLoader.construct_yaml_timestamp(loader, node)  # type: ignore[no-untyped-call]
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else str(node.value)
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _construct_time)

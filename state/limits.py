@@ -1,0 +1,41 @@
+"""Every limit of the system, with its reason. Going over one has a named outcome that is counted."""
+
+from typing import Final
+
+RECORD_BYTES_MAX: Final = 1 << 20
+"""A Kafka record's value. Brokers ship with a limit of about this size, so peers can rely on it everywhere."""
+
+OP_BYTES_MAX: Final = 64 << 10
+"""One op. Sixteen of the largest fit a record; larger things belong in a blob store, with their hash in an op."""
+
+OPS_MAX: Final = 4096
+"""Ops of one segment: with ops of 120 bytes that is half a record, and one check covers them all."""
+
+ROSTER_MAX: Final = 4096
+"""Peers of one epoch: the matrix has the square of this many cells."""
+
+BRANCHES_MAX: Final = 64
+"""Branches of one author's log. An honest log has one; a liar needs two; more only cost the monitor memory."""
+
+UNRESOLVED_MAX: Final = 1024
+"""Segments of one author whose `previous` is not held where it should stand. A gap makes one; they stand in the
+blob of the shard (about 80 bytes each), which is rewritten in every batch."""
+
+CLAIMS_MAX: Final = 4096
+"""Refs of one peer, within one shard, to noops that nobody has published. While one partition is read ahead of
+another an honest peer has some hundreds; a peer that invents noops must not fill the state."""
+
+REFERRERS_MAX: Final = 16
+"""Referrers that a `missing` verdict names: enough to ask around, small enough for a record."""
+
+SPAN_SEGMENTS_MAX: Final = 4096
+"""Heads kept for one span of 64 indexes: what 64 branches can fill. Larger chunks would be slow to rewrite."""
+
+SPAN_RUNS_MAX: Final = 1024
+"""Separate stretches of indexes in one author's log. An honest log has one, or a few where segments were lost."""
+
+CLOCK_SKEW_MS_MAX: Final = 300_000
+"""How far a peer's own clock may be from record time before a verdict says so: what TLS and Kerberos tolerate."""
+
+BLOB_BYTES_TARGET: Final = 256 << 10
+"""A key's blob is read and written whole in each batch, at 30 to 80 ms a MB: beyond this, open spans are spilled."""
