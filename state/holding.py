@@ -1,7 +1,8 @@
 """What one peer holds of its swarm, and so what its next noop says: `previous`, refs and root.
 
 Rules, for the peer P:
-- A segment of another peer is *held* once its `previous` and all its refs are held; until then it waits.
+- A segment of another peer is *held* once its `previous` and all its refs are held, with the authors and indexes
+  that it names them by; until then it waits. One that names them wrongly is never held, nor what builds on it.
 - Held noops are *fresh* until a noop of P covers them. The refs of P's next noop are the fresh noops that no other
   fresh noop follows directly: what stands below them comes along, because a past is complete.
 - P endorses, of each other author, the newest noop of the log that it covers; once it covers two continuations,
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from state import merkle
 from state.head import NO_PREVIOUS
+from state.limits import WAITING_MAX
 from state.segment import Ref, Segment, build, decode_refs
 from state.signing import SigningKey
 
@@ -35,7 +37,7 @@ class _Endorsed(NamedTuple):
 
 
 class Holding:
-    """The segments that a peer holds, reduced to what its next noop needs. Grows by 32 bytes a segment held."""
+    """The segments that a peer holds, reduced to what its next noop needs: the name of each, and what is fresh."""
 
     def __init__(self, swarm: bytes, author: bytes, refs_max: int) -> None:
         self.swarm = swarm
@@ -43,7 +45,7 @@ class Holding:
         self.refs_max = refs_max
         self.index = 0
         self.newest = NO_PREVIOUS
-        self._held: set[bytes] = set()
+        self._held: dict[bytes, Ref] = {}
         self._fresh: dict[bytes, _Fresh] = {}
         self._endorsed: dict[bytes, _Endorsed] = {}
         self._waiting: dict[bytes, Segment] = {}
@@ -66,13 +68,14 @@ class Holding:
         """Take a judged segment of another peer; gives the segments that are held now and were not before."""
         if segment.head.author == self.author or segment.id in self._held or segment.id in self._waiting:
             return []
-        missing = [parent for parent in _parents(segment) if parent not in self._held]
-        if missing:
+        missing = [parent.id for parent in _parents(segment) if parent.id not in self._held]
+        if not missing:
+            return self._hold(segment)
+        if len(self._waiting) < WAITING_MAX:
             self._waiting[segment.id] = segment
-            for parent in missing:
-                self._waited_for.setdefault(parent, []).append(segment.id)
-            return []
-        return self._hold(segment)
+            for parent_id in missing:
+                self._waited_for.setdefault(parent_id, []).append(segment.id)
+        return []
 
     def close(self, key: SigningKey, time_ms: int, ops: Sequence[bytes]) -> Segment:
         """Sign the next segment of the home log: it entangles what is fresh, at most `refs_max` noops of it."""
@@ -101,7 +104,7 @@ class Holding:
         for noop_id in covered:
             del self._fresh[noop_id]
         self.index, self.newest = segment.head.index, segment.id
-        self._held.add(segment.id)
+        self._held[segment.id] = segment.ref
 
     def endorses(self, author: bytes) -> Ref | None:
         """The newest noop of `author` that our newest noop endorses."""
@@ -114,8 +117,11 @@ class Holding:
         while ready:
             now = ready.pop()
             self._waiting.pop(now.id, None)
-            self._held.add(now.id)
-            self._fresh[now.id] = _Fresh(now.ref, now.head.previous, tuple(_parents(now)))
+            parents = list(_parents(now))
+            if any(self._held[parent.id] != parent for parent in parents):
+                continue
+            self._held[now.id] = now.ref
+            self._fresh[now.id] = _Fresh(now.ref, now.head.previous, tuple(parent.id for parent in parents))
             held.append(now)
             ready.extend(self._released_by(now.id))
         return held
@@ -123,7 +129,7 @@ class Holding:
     def _released_by(self, parent: bytes) -> Iterator[Segment]:
         for waiting_id in self._waited_for.pop(parent, ()):
             segment = self._waiting.get(waiting_id)
-            if segment and all(p in self._held for p in _parents(segment)):
+            if segment and all(parent.id in self._held for parent in _parents(segment)):
                 yield segment
 
     def _next_refs(self) -> list[Ref]:
@@ -153,11 +159,11 @@ class Holding:
         return endorsed
 
 
-def _parents(segment: Segment) -> Iterator[bytes]:
+def _parents(segment: Segment) -> Iterator[Ref]:
+    """The noops that a segment builds on, as it names them."""
     if segment.head.previous != NO_PREVIOUS:
-        yield segment.head.previous
-    for ref in decode_refs(segment.refs):
-        yield ref.id
+        yield Ref(segment.head.author, segment.head.index - 1, segment.head.previous)
+    yield from decode_refs(segment.refs)
 
 
 def _root(endorsed: dict[bytes, _Endorsed]) -> bytes:

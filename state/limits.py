@@ -25,6 +25,10 @@ CLAIMS_MAX: Final = 4096
 """Refs of one peer, within one shard, to noops that nobody has published. While one partition is read ahead of
 another an honest peer has some hundreds; a peer that invents noops must not fill the state."""
 
+WAITING_MAX: Final = 10_000
+"""Segments that a peer keeps while a part of their past is not there. More are dropped: they can be asked for again,
+and a peer that invents a past must not fill another's memory."""
+
 REFERRERS_MAX: Final = 16
 """Referrers that a `missing` verdict names: enough to ask around, small enough for a record."""
 
