@@ -142,7 +142,7 @@ def _problems(config: Config) -> Iterator[str]:
 
 def _swarm_problems(swarm: Swarm, path: str) -> Iterator[str]:
     if not is_hex_key(swarm.id):
-        yield f"at `{path}.id`: expected 64 lower-case hex digits (`quorumscope swarm new` makes them), got {swarm.id!r}"
+        yield f"at `{path}.id`: expected 64 lower-case hex digits (see `quorumscope swarm new`), got {swarm.id!r}"
     if not is_name(swarm.name):
         yield f"at `{path}.name`: expected a name of letters, digits, '.', '_' and '-', got {swarm.name!r}"
     try:
@@ -176,7 +176,7 @@ def _roster_problems(roster: dict[str, str], path: str) -> Iterator[str]:
 
 
 def _as_sentence(message: str) -> str:
-    """msgspec says «Expected X, got Y - at `$.path`»; operators read the place first."""
+    """Turn «Expected X, got Y - at `$.path`» round: operators read the place first."""
     what, _, place = message.partition(" - at `")
     path = place.removesuffix("`").removeprefix("$").removeprefix(".") or "the top level"
     return f"at `{path}`: {what[0].lower()}{what[1:]}"
@@ -188,7 +188,7 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=deep)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=deep)
             if key in seen:
                 line = key_node.start_mark.line + 1
                 raise yaml.YAMLError(f"line {line}: expected each key once, got {key!r} a second time")
@@ -198,7 +198,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 def _construct_time(loader: _StrictLoader, node: yaml.ScalarNode) -> datetime | str:
     """Times keep their zone; a bare date is left as text, which the type check then names."""
-    value = yaml.SafeLoader.construct_yaml_timestamp(loader, node)  # type: ignore[no-untyped-call]
+    value = yaml.SafeLoader.construct_yaml_timestamp(loader, node)
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else str(node.value)
 
 

@@ -106,7 +106,7 @@ class Fold(Protocol):
     def tallies(self) -> tuple[str, ...]:
         """The names of all that its machines count."""
 
-    def keys(self) -> Iterable[bytes]:
+    def all_keys(self) -> Iterable[bytes]:
         """Every key it can have: the clock is sent to each."""
 
     def route(self, arrivals: Arrivals) -> Iterator[tuple[bytes, bytes]]:

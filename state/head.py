@@ -27,7 +27,7 @@ class Head(NamedTuple):
     flags: int
     swarm: bytes
     author: bytes
-    index: int
+    index: int  # type: ignore[assignment]  # tuple.index is not needed
     previous: bytes
     time_ms: int
     ops_count: int

@@ -31,7 +31,7 @@ class _Fresh(NamedTuple):
 class _Endorsed(NamedTuple):
     """The newest noop of an author that we endorse; `index` is 0 when that is nothing."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # tuple.index is not needed
     id: bytes
     forked: bool
 

@@ -13,6 +13,7 @@ A record is judged alone, in this order, so that each has one reason however man
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
+from itertools import pairwise
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -42,7 +43,7 @@ class Ref(NamedTuple):
     """A noop of some peer, named so that it can be looked up in that peer's log."""
 
     author: bytes
-    index: int
+    index: int  # type: ignore[assignment]  # tuple.index is not needed
     id: bytes
 
     def encode(self) -> bytes:
@@ -127,7 +128,9 @@ def build(
     segment = seal(key, head, ops, encoded_refs)
     verdict = judge(segment.encode(), {swarm: frozenset([key.public])}, refs_max=ROSTER_MAX)
     if isinstance(verdict, Reason):
-        raise ValueError(f"the segment would be rejected as {verdict}: see the limits in docs/wire-format.md")
+        raise ValueError(  # noqa: TRY004  the value is at fault, not its type
+            f"the segment would be rejected as {verdict}: see the limits in docs/wire-format.md"
+        )
     return verdict
 
 
@@ -137,7 +140,7 @@ def seal(key: SigningKey, head: Head, ops: Sequence[bytes], refs: bytes) -> Segm
     return Segment(head_id(encoded), head, encoded, sign_head(encoded, key), ops, refs)
 
 
-def judge(record: bytes | None, authors: Authors, refs_max: int | None = None) -> Segment | Reason:  # noqa: PLR0911
+def judge(record: bytes | None, authors: Authors, refs_max: int | None = None) -> Segment | Reason:
     """Decode and verify one record of unknown origin. Never raises, whatever the bytes are.
 
     A record has at most `refs_max` refs: as many as its swarm has authors, unless the caller says otherwise.
@@ -180,5 +183,5 @@ def _refs_hold(refs: bytes, head: Head, refs_max: int) -> bool:
     if len(refs) > refs_max * REF_BYTES or sha256(refs).digest() != head.refs_hash:
         return False
     rows = [refs[at : at + REF_BYTES] for at in range(0, len(refs), REF_BYTES)]
-    ordered = all(earlier < later for earlier, later in zip(rows, rows[1:], strict=False))
+    ordered = all(earlier < later for earlier, later in pairwise(rows))
     return ordered and not any(row.startswith(head.author) or not any(row[HASH_BYTES : HASH_BYTES + 8]) for row in rows)

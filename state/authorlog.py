@@ -1,0 +1,437 @@
+"""One author's log: every head it signed, on all branches, and what follows from them.
+
+Rules (SPEC: DESIGN, logs), each a function of the set of heads and refs and of the clock, never of their order:
+- A head is *regular* if its `previous` is held at its index minus one (or its index is 1); else it is *odd*.
+- Two heads with one index are an equivocation. Two heads with one `previous` and one index are a fork.
+- An odd head is judged when the clock is a grace past its record time. If its `previous` is held at another index,
+  its index is bad, and it is one more branch of the fork at `previous`. If it is held nowhere, `previous` is missing.
+- A ref to a noop that is not held is a claim; when the clock is a grace past its earliest referrer, it is missing.
+- What was missing and comes is withdrawn. Nothing else is ever taken back.
+- A head over a limit is dropped, and a verdict says which limit.
+
+Heads stand in spans of 64 indexes. The newest span is *open*: it stays in the blob; the others are in the archive.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import msgspec
+
+from state.fold import Archive
+from state.limits import BRANCHES_MAX, CLAIMS_MAX, SPAN_RUNS_MAX, SPAN_SEGMENTS_MAX, UNRESOLVED_MAX
+from state.span import Claim, ClaimKey, Kept, Span, span_of, unpack_span
+
+SCAN_SPANS_MAX = 4096
+"""Spans that are searched for a `previous` that is not where it should be: 262,144 segments, about two seconds."""
+
+LIMITS = {
+    "branches": BRANCHES_MAX,
+    "unresolved": UNRESOLVED_MAX,
+    "span": SPAN_SEGMENTS_MAX,
+    "runs": SPAN_RUNS_MAX,
+    "scan": SCAN_SPANS_MAX,
+}
+NEVER = (1 << 63) - 1
+
+
+class Odd(msgspec.Struct, array_like=True):
+    """A head whose `previous` is not held at its index minus one. `found` is the index where it is held, or 0."""
+
+    index: int
+    id: bytes
+    seen_ms: int
+    found: int = 0
+    judged: bool = False
+    reported: bool = False
+
+
+class LogState(msgspec.Struct, array_like=True):
+    """What the blob keeps of a log."""
+
+    heads: int = 0
+    open_span: int = -1
+    open_bytes: bytes = b""
+    runs: list[tuple[int, int]] = []
+    """The spans that hold heads, as half-open stretches."""
+    claimed: dict[int, int] = {}
+    """The spans that hold claims, each with the time when the earliest unreported one is due."""
+    odd: dict[bytes, list[Odd]] = {}
+    forks: dict[bytes, list[int]] = {}
+    """By `previous`: the indexes at which two or more heads claim it."""
+    branches: int = 1
+    equivocation: int = 0
+    """The least index with two heads, or 0."""
+    ahead_ms: int | None = None
+    behind_ms: int | None = None
+    skewed: bool = False
+    over: list[str] = []
+    """Names of the limits that were hit."""
+
+
+class Changes:
+    """What a batch has changed about a log, to be said once when the batch is over."""
+
+    def __init__(self) -> None:
+        self.forks: set[bytes] = set()
+        self.missing: set[ClaimKey] = set()
+        self.withdrawn: set[ClaimKey] = set()
+        self.bad_indexes: set[tuple[int, bytes]] = set()
+        self.equivocation = False
+        self.skew = False
+        self.over: set[str] = set()
+        self.overclaimers: set[bytes] = set()
+
+
+class AuthorLog:
+    """One author's log. `claims_of` counts the open claims that each peer has made within the shard."""
+
+    def __init__(
+        self, swarm: bytes, author: bytes, state: LogState, archive: Archive, claims_of: dict[bytes, int]
+    ) -> None:
+        self.swarm = swarm
+        self.author = author
+        self.state = state
+        self.changes = Changes()
+        self._archive = archive
+        self._claims_of = claims_of
+        self._spans: dict[int, Span] = {}
+        self._dirty: set[int] = set()
+
+    # What is held
+
+    def span(self, number: int) -> Span:
+        """The span with this number, from memory, the blob or the archive; a new one if there is none."""
+        span = self._spans.get(number)
+        if span is None:
+            span = self._spans[number] = self._load(number)
+        return span
+
+    def holds(self, index: int, head_id: bytes) -> bool:
+        return self._knows(span_of(index)) and self.span(span_of(index)).holds(index, head_id)
+
+    def claimants(self, index: int, previous: bytes) -> list[Kept]:
+        return self.span(span_of(index)).at(index, previous) if self._knows(span_of(index)) else []
+
+    def heads_at(self, index: int) -> list[Kept]:
+        return self.span(span_of(index)).by_index.get(index, []) if self._knows(span_of(index)) else []
+
+    def claim(self, key: ClaimKey) -> Claim | None:
+        return self.span(span_of(key.index)).claims.get(key) if self._knows(span_of(key.index)) else None
+
+    def kept(self, index: int, head_id: bytes) -> Kept:
+        return self.span(span_of(index)).heads[head_id]
+
+    def numbers(self) -> Iterator[int]:
+        """The numbers of the spans that hold heads, the newest first."""
+        for start, stop in reversed(self.state.runs):
+            yield from range(stop - 1, start - 1, -1)
+
+    # What comes
+
+    def add_head(self, kept: Kept) -> bool:
+        """Take in a head; False if it was held before (then its earliest time and least signature stay)."""
+        number = span_of(kept.index)
+        span = self.span(number)
+        held = span.heads.get(kept.id)
+        if held is not None:
+            self._merge(number, held, kept)
+            return False
+        previous = kept.previous
+        regular = kept.index == 1 or self.holds(kept.index - 1, previous)
+        siblings = kept.index in span.by_index
+        branches = bool(previous in self.state.odd or (siblings and span.at(kept.index, previous)))
+        if not self._fits(number, span, regular=regular, branches=branches):
+            return True
+        span.add(kept)
+        self._dirty.add(number)
+        self.state.heads += 1
+        if siblings:
+            self._add_sibling(kept, span)
+        if not regular:
+            self.state.odd.setdefault(previous, []).append(Odd(kept.index, kept.id, kept.seen_ms))
+        if previous in self.state.forks or previous in self.state.odd:
+            self.changes.forks.add(previous)
+        if kept.id in self.state.odd:
+            self._add_parent(kept)
+        if span.claims or self.state.odd:
+            self._settle_claims(kept, span)
+        self._note_skew(kept.time_ms, kept.seen_ms)
+        return True
+
+    def add_ref(self, index: int, noop_id: bytes, referrer: bytes, seen_ms: int) -> None:
+        """Take in that `referrer` (an encoded Ref) names a noop of this author."""
+        if index < 1 or self.holds(index, noop_id):
+            return
+        number, key = span_of(index), ClaimKey(index, noop_id)
+        span = self.span(number)
+        claim = span.claims.get(key)
+        if claim is None:
+            payer = referrer[:32]
+            if self._claims_of.get(payer, 0) >= CLAIMS_MAX:
+                self.changes.overclaimers.add(payer)
+                return
+            self._claims_of[payer] = self._claims_of.get(payer, 0) + 1
+            claim = span.claims[key] = Claim(payer, seen_ms)
+            self.state.claimed.setdefault(number, NEVER)
+        if claim.add(referrer, seen_ms):
+            self._dirty.add(number)
+            self.changes.missing.add(key)
+
+    def judge(self, passed_ms: int) -> bool:
+        """Judge the odd heads and claims of a time up to `passed_ms`, whose grace is over; whether there were any."""
+        due = [
+            (previous, odd)
+            for previous, odds in self.state.odd.items()
+            for odd in odds
+            if not odd.judged and odd.seen_ms <= passed_ms
+        ]
+        if due:
+            self._judge_odd(due)
+        claimed = [number for number, due_ms in self.state.claimed.items() if due_ms <= passed_ms]
+        for number in claimed:
+            for key, claim in self.span(number).claims.items():
+                if not claim.reported and claim.since_ms <= passed_ms:
+                    self.changes.missing.add(key)
+        return bool(due or claimed)
+
+    # What must always hold
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with what the blob keeps."""
+        state, name = self.state, self.author.hex()[:8]
+        if any(one[1] >= other[0] for one, other in pairwise(state.runs)):
+            yield f"{name}: stretches of spans touch or are not sorted"
+        if state.open_span >= 0 and self._run_at(state.open_span) is None:
+            yield f"{name}: the open span {state.open_span} is in no stretch"
+        if state.branches > BRANCHES_MAX or len(state.runs) > SPAN_RUNS_MAX:
+            yield f"{name}: a limit was passed: {state.branches} branches, {len(state.runs)} stretches"
+        if state.forks and not state.equivocation:
+            yield f"{name}: a fork at one index without an equivocation"
+
+    def problems_in_spans(self, claims: dict[bytes, int]) -> Iterator[str]:
+        """What is wrong with the spans, all of which this reads; adds up in `claims` who pays for how many."""
+        state, name = self.state, self.author.hex()[:8]
+        for previous, odds in state.odd.items():
+            for odd in odds:
+                if not self.holds(odd.index, odd.id) or self.holds(odd.index - 1, previous):
+                    yield f"{name}: the head at {odd.index} is not held, or is not odd"
+        for previous, indexes in state.forks.items():
+            if any(len(self.claimants(index, previous)) < 2 for index in indexes):
+                yield f"{name}: a fork has fewer than two branches"
+        if state.equivocation and len(self.heads_at(state.equivocation)) < 2:
+            yield f"{name}: the equivocation at {state.equivocation} has fewer than two heads"
+        spans = {number: self.span(number) for number in {*self.numbers(), *state.claimed}}
+        if sum(len(span.heads) for span in spans.values()) != state.heads:
+            yield f"{name}: the spans do not hold {state.heads} heads"
+        for number, span in spans.items():
+            if bool(span.claims) != (number in state.claimed):
+                yield f"{name}: span {number} and the list of claimed spans disagree"
+            for key, claim in span.claims.items():
+                claims[claim.payer] = claims.get(claim.payer, 0) + 1
+                if span.holds(key.index, key.id):
+                    yield f"{name}: the claim at {key.index} is held"
+
+    # What is kept for the next batch
+
+    def touch(self, index: int) -> None:
+        """Note that a claim at `index` was changed, so that its span is written."""
+        self._dirty.add(span_of(index))
+
+    def flush(self) -> None:
+        """Write every changed span but the open one to the archive, and keep only the open one in memory."""
+        self.changes = Changes()
+        for number in self._dirty & self.state.claimed.keys():
+            self._schedule(number)
+        newest = max((number for number in self._dirty if self._spans[number].heads), default=-1)
+        if newest > self.state.open_span:
+            self._dirty.discard(self.state.open_span)
+            self._archive_open()
+            self.state.open_span = newest
+        for number in self._dirty:
+            packed = self._spans[number].pack()
+            if number == self.state.open_span:
+                self.state.open_bytes = packed
+            else:
+                self._write(number, packed)
+        self._dirty.clear()
+        self._spans = {number: span for number, span in self._spans.items() if number == self.state.open_span}
+
+    def spill(self) -> None:
+        """Move the open span to the archive: the blob has grown too large. Requires that `flush` was called."""
+        self._archive_open()
+        self.state.open_span, self.state.open_bytes = -1, b""
+
+    def _archive_open(self) -> None:
+        number = self.state.open_span
+        if number < 0:
+            return
+        span = self._spans.pop(number, None)
+        self._write(number, span.pack() if span else self.state.open_bytes)
+
+    def _write(self, number: int, packed: bytes) -> None:
+        self._archive[self._name(number)] = packed
+
+    def _name(self, number: int) -> bytes:
+        return self.author + number.to_bytes(8)
+
+    def _load(self, number: int) -> Span:
+        if not self._knows(number):
+            return Span()
+        packed = self.state.open_bytes if number == self.state.open_span else self._archive.get(self._name(number))
+        return unpack_span(packed, self.swarm, self.author) if packed else Span()
+
+    def _knows(self, number: int) -> bool:
+        """Whether the span was ever written or is in memory: looking into the archive costs time."""
+        return number in self._spans or number in self.state.claimed or self._run_at(number) is not None
+
+    # How a head changes what is known
+
+    def _fits(self, number: int, span: Span, *, regular: bool, branches: bool) -> bool:
+        """Whether one more head is within the limits; if so it is counted."""
+        state = self.state
+        if branches and state.branches >= BRANCHES_MAX:
+            return self._hit("branches")
+        if not regular and sum(map(len, state.odd.values())) >= UNRESOLVED_MAX:
+            return self._hit("unresolved")
+        if len(span.heads) >= SPAN_SEGMENTS_MAX:
+            return self._hit("span")
+        if self._run_at(number) is None and not self._add_run(number):
+            return self._hit("runs")
+        state.branches += branches
+        return True
+
+    def _add_sibling(self, kept: Kept, span: Span) -> None:
+        """Another head has the same index: an equivocation, and a fork if it has the same `previous` too."""
+        if not self.state.equivocation or kept.index <= self.state.equivocation:
+            self.state.equivocation = kept.index
+            self.changes.equivocation = True
+        previous = kept.previous
+        if len(span.at(kept.index, previous)) > 1:
+            indexes = self.state.forks.setdefault(previous, [])
+            if kept.index not in indexes:
+                indexes.append(kept.index)
+
+    def _add_parent(self, kept: Kept) -> None:
+        """Odd heads claim this one as `previous`: at the next index they are regular now, elsewhere they are bad."""
+        self.changes.forks.add(kept.id)
+        odds = self.state.odd.pop(kept.id)
+        for odd in odds:
+            odd.found = kept.index
+            if odd.reported:
+                self.changes.withdrawn.add(ClaimKey(odd.index - 1, kept.id))
+                self.changes.missing.add(ClaimKey(odd.index - 1, kept.id))
+            if odd.judged and odd.index != kept.index + 1:
+                self.changes.bad_indexes.add((odd.index, odd.id))
+        remaining = [odd for odd in odds if odd.index != kept.index + 1]
+        if remaining:
+            self.state.odd[kept.id] = remaining
+
+    def _settle_claims(self, kept: Kept, span: Span) -> None:
+        """A claim to this head is settled; claims to another head at its index are disputed now."""
+        key = ClaimKey(kept.index, kept.id)
+        claim = span.claims.pop(key, None)
+        if claim is not None:
+            self._claims_of[claim.payer] -= 1
+            if not self._claims_of[claim.payer]:
+                del self._claims_of[claim.payer]
+            if claim.reported:
+                self.changes.withdrawn.add(key)
+                self.changes.missing.add(key)
+        self.changes.missing |= {other for other in span.claims if other.index == kept.index}
+        self.changes.missing |= {
+            ClaimKey(kept.index, previous)
+            for previous, odds in self.state.odd.items()
+            if any(odd.judged and odd.index == kept.index + 1 for odd in odds)
+        }
+
+    def _merge(self, number: int, held: Kept, copy: Kept) -> None:
+        """Another copy of a head that is held: keep the earliest record time and the least signature."""
+        if copy.seen_ms >= held.seen_ms and copy.signature >= held.signature:
+            return
+        held.seen_ms = min(held.seen_ms, copy.seen_ms)
+        held.signature = min(held.signature, copy.signature)
+        self._dirty.add(number)
+        self._note_skew(held.time_ms, held.seen_ms)
+        state, previous = self.state, held.previous
+        self.changes.equivocation |= held.index == state.equivocation
+        if previous in state.forks or previous in state.odd:
+            self.changes.forks.add(previous)
+        for odd in state.odd.get(previous, ()):
+            if odd.id == held.id:
+                odd.seen_ms = held.seen_ms
+                self._note_judged(previous, odd)
+        for odd in state.odd.get(held.id, ()):
+            self._note_judged(held.id, odd)
+
+    def _note_judged(self, previous: bytes, odd: Odd) -> None:
+        if odd.judged and odd.found:
+            self.changes.bad_indexes.add((odd.index, odd.id))
+        elif odd.judged:
+            self.changes.missing.add(ClaimKey(odd.index - 1, previous))
+
+    def _judge_odd(self, due: list[tuple[bytes, Odd]]) -> None:
+        found = self._find({previous for previous, odd in due if not odd.found})
+        for previous, odd in due:
+            odd.judged = True
+            odd.found = odd.found or found.get(previous, 0)
+            self.changes.forks.add(previous)
+            self._note_judged(previous, odd)
+
+    def _find(self, wanted: Iterable[bytes]) -> dict[bytes, int]:
+        """The indexes of those of `wanted` that are held anywhere in the log."""
+        found: dict[bytes, int] = {}
+        missing = set(wanted)
+        for searched, number in enumerate(self.numbers()):
+            if not missing:
+                break
+            if searched == SCAN_SPANS_MAX:
+                self._hit("scan")
+                break
+            heads = (self._spans.get(number) or self._load(number)).heads
+            found |= {head_id: heads[head_id].index for head_id in missing & heads.keys()}
+            missing -= found.keys()
+        return found
+
+    def _note_skew(self, time_ms: int, seen_ms: int) -> None:
+        state, ahead = self.state, time_ms - seen_ms
+        if state.ahead_ms is None or ahead > state.ahead_ms:
+            state.ahead_ms = ahead
+            self.changes.skew = True
+        if state.behind_ms is None or -ahead < state.behind_ms:
+            state.behind_ms = -ahead
+            self.changes.skew = True
+
+    def _schedule(self, number: int) -> None:
+        """Note when the earliest unreported claim of a span is due; forget a span that has none."""
+        claims = self._spans[number].claims.values()
+        if claims:
+            self.state.claimed[number] = min((c.since_ms for c in claims if not c.reported), default=NEVER)
+        else:
+            del self.state.claimed[number]
+
+    def _run_at(self, number: int) -> int | None:
+        runs = self.state.runs
+        at = bisect_right(runs, (number, NEVER)) - 1
+        return at if at >= 0 and number < runs[at][1] else None
+
+    def _add_run(self, number: int) -> bool:
+        """Add a span to the stretches, joining those it touches. Requires that it is in none."""
+        runs = self.state.runs
+        at = bisect_right(runs, (number, NEVER))
+        start, stop = number, number + 1
+        first, last = at, at
+        if at > 0 and runs[at - 1][1] == number:
+            first, start = at - 1, runs[at - 1][0]
+        if at < len(runs) and runs[at][0] == stop:
+            last, stop = at + 1, runs[at][1]
+        if first == last and len(runs) >= SPAN_RUNS_MAX:
+            return False
+        runs[first:last] = [(start, stop)]
+        return True
+
+    def _hit(self, limit: str) -> bool:
+        if limit not in self.state.over:
+            self.state.over.append(limit)
+            self.changes.over.add(limit)
+        return False

@@ -1,0 +1,12 @@
+"""The folds there are, by name. A new one needs a line here, and no new Spark code."""
+
+from state.config import Config
+from state.fold import Fold, FoldFactory
+from state.logs import LogsFold
+from state.rejected import RejectedFold
+
+FOLDS: dict[str, FoldFactory] = {"rejected": RejectedFold, "logs": LogsFold}
+
+
+def make_folds(names: tuple[str, ...], config: Config) -> dict[str, Fold]:
+    return {name: FOLDS[name](config) for name in names}

@@ -1,0 +1,187 @@
+"""Verdicts: findings with a deterministic key, as JSON, and how two of one key join to one.
+
+Kafka's compaction keeps the last record of a key, so each verdict written holds the join of all before it. `join` is
+associative, commutative and idempotent, so it does not matter in which order, or how often, the parts were found.
+Bytes are lower-case hex digits, times are milliseconds since 1970. The published schema is docs/verdicts.schema.json.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from state.limits import BRANCHES_MAX, REFERRERS_MAX
+
+
+class Signed(msgspec.Struct, frozen=True, order=True):
+    """A head with its author's signature: evidence by itself. `seen_ms` is the record time of its earliest copy."""
+
+    id: str
+    head: str
+    signature: str
+    seen_ms: int
+
+
+class Named(msgspec.Struct, frozen=True, order=True):
+    """A noop by its name."""
+
+    author: str
+    index: int
+    id: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """What every verdict says; `config` is the digest of the configuration it was judged by."""
+
+    key: str
+    swarm: str
+    config: str
+
+
+class Fork(Verdict, frozen=True, kw_only=True, tag="fork"):
+    """Two or more segments of one author claim the same `previous`; the branches are sorted by id.
+
+    At most 64 are listed, those with the least ids; `more` says that there are others.
+    """
+
+    author: str
+    previous: str
+    branches: tuple[Signed, ...]
+    more: bool = False
+
+
+class Equivocation(Verdict, frozen=True, kw_only=True, tag="equivocation"):
+    """Two heads of one author with one index: a broken promise, proved by the two signatures alone.
+
+    It may be a lie, a restored backup, or one key used in two places. The pair is the least by (index, id, id).
+    """
+
+    author: str
+    index: int
+    evidence: tuple[Signed, Signed]
+
+
+class Missing(Verdict, frozen=True, kw_only=True, tag="missing"):
+    """A noop that others build on and that nobody has published; withdrawn when it comes.
+
+    `disputed`: another noop of that author and index is held, so there are two stories and one is withheld.
+    """
+
+    author: str
+    index: int
+    id: str
+    since_ms: int
+    disputed: bool
+    referrers: tuple[Named, ...]
+    more: bool = False
+
+
+class BadIndex(Verdict, frozen=True, kw_only=True, tag="bad_index"):
+    """A segment whose index is not that of its previous one plus one."""
+
+    author: str
+    segment: Signed
+    previous: Signed
+    index: int
+    previous_index: int
+
+
+class ClockSkew(Verdict, frozen=True, kw_only=True, tag="clock_skew"):
+    """A peer's clock is far from record time: ahead by as much as `ahead_ms` once, or behind by at least `behind_ms`
+    always. Nothing is judged by that clock, so nothing else depends on it.
+    """
+
+    author: str
+    ahead_ms: int
+    behind_ms: int
+
+
+class Limit(Verdict, frozen=True, kw_only=True, tag="limit"):
+    """An author went over a limit: what depends on this author may be incomplete from here on."""
+
+    author: str
+    limit: str
+    maximum: int
+
+
+class Quarantine(Verdict, frozen=True, kw_only=True, tag="quarantine"):
+    """A fold failed on its own bug: this key stands still, and its input goes to the dead letters."""
+
+    fold: str
+    fold_key: str
+    error: str
+
+
+AnyVerdict = Fork | Equivocation | Missing | BadIndex | ClockSkew | Limit | Quarantine
+KINDS: tuple[type[Verdict], ...] = (Fork, Equivocation, Missing, BadIndex, ClockSkew, Limit, Quarantine)
+_decoder: msgspec.json.Decoder[AnyVerdict] = msgspec.json.Decoder(AnyVerdict)
+_V = TypeVar("_V", bound=Verdict)
+
+
+def key_of(kind: type[Verdict], *parts: str | int) -> str:
+    """The key of a verdict: its kind and what it is about, never how or when it was found."""
+    return "/".join([str(kind.__struct_config__.tag), *map(str, parts)])
+
+
+def kind_of(verdict: Verdict) -> str:
+    return str(verdict.__struct_config__.tag)
+
+
+def encode_verdict(verdict: Verdict) -> bytes:
+    return msgspec.json.encode(verdict)
+
+
+def decode_verdict(encoded: bytes) -> AnyVerdict:
+    """Read a verdict; raises msgspec.DecodeError for anything that is none."""
+    return _decoder.decode(encoded)
+
+
+def json_schema() -> dict[str, Any]:
+    return msgspec.json.schema(AnyVerdict)
+
+
+def join(one: _V, other: _V) -> _V:
+    """The verdict that says what both say. Requires the same kind and key."""
+    if type(one) is not type(other) or one.key != other.key:
+        raise ValueError(f"only verdicts of one key join, got {one.key} and {other.key}")
+    facts = _facts(one, other) | {"config": max(one.config, other.config)}
+    return msgspec.structs.replace(one, **facts)
+
+
+def _facts(one: Verdict, other: Verdict) -> dict[str, Any]:
+    match one, other:
+        case Fork(), Fork():
+            branches = _least_signed(one.branches + other.branches)
+            more = one.more or other.more or len(branches) > BRANCHES_MAX
+            return {"branches": branches[:BRANCHES_MAX], "more": more}
+        case Equivocation(), Equivocation():
+            index = min(one.index, other.index)
+            heads = _least_signed(sum((v.evidence for v in (one, other) if v.index == index), ()))
+            return {"index": index, "evidence": heads[:2]}
+        case Missing(), Missing():
+            referrers = tuple(sorted({*one.referrers, *other.referrers}))
+            return {
+                "since_ms": min(one.since_ms, other.since_ms),
+                "disputed": one.disputed or other.disputed,
+                "referrers": referrers[:REFERRERS_MAX],
+                "more": one.more or other.more or len(referrers) > REFERRERS_MAX,
+            }
+        case BadIndex(), BadIndex():
+            (segment,) = _least_signed((one.segment, other.segment))
+            (previous,) = _least_signed((one.previous, other.previous))
+            return {"segment": segment, "previous": previous}
+        case ClockSkew(), ClockSkew():
+            return {"ahead_ms": max(one.ahead_ms, other.ahead_ms), "behind_ms": min(one.behind_ms, other.behind_ms)}
+        case Quarantine(), Quarantine():
+            return {"error": min(one.error, other.error)}
+        case _:
+            return {}
+
+
+def _least_signed(heads: tuple[Signed, ...]) -> tuple[Signed, ...]:
+    """One for each id, sorted by id: an author can sign one head in several ways, and copies come at several times."""
+    by_id: dict[str, Signed] = {}
+    for head in heads:
+        held = by_id.get(head.id, head)
+        signature, seen_ms = min(held.signature, head.signature), min(held.seen_ms, head.seen_ms)
+        by_id[head.id] = msgspec.structs.replace(head, signature=signature, seen_ms=seen_ms)
+    return tuple(by_id[head_id] for head_id in sorted(by_id))
