@@ -25,7 +25,7 @@ SHARDS = 16
 _HEADS, _REFS = b"H", b"R"
 _HEAD_EVENT = struct.Struct(f">{HEAD_BYTES}s64s32sQ")
 _REF_EVENT = struct.Struct(f">32sQ32s{REF_BYTES}sQ")
-_INDEX_AT = 72
+_INDEX_AT, _OPS_COUNT_AT = 72, 120
 
 
 class ShardState(msgspec.Struct, array_like=True):
@@ -36,6 +36,7 @@ class ShardState(msgspec.Struct, array_like=True):
     clock_ms: int = 0
     verified: int = 0
     duplicates: int = 0
+    ops: int = 0
 
 
 _decoder = msgspec.msgpack.Decoder(ShardState)
@@ -47,7 +48,7 @@ class LogsFold:
 
     name = "logs"
     version = 1
-    tallies = ("verified", "duplicate")
+    tallies = ("verified", "duplicate", "ops")
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -103,17 +104,15 @@ class LogsShard:
         for payload in payloads:
             (heads if payload[:1] == _HEADS else refs).append(memoryview(payload)[1:])
         state = self.state
-        verified, duplicates = state.verified, state.duplicates
+        before = (state.verified, state.duplicates, state.ops)
         touched = {author for events in heads for author in self._absorb_heads(events)}
         touched |= {author for events in refs for author in self._absorb_refs(events)}
         state.clock_ms = max(state.clock_ms, clock_ms)
         messages = list(self._findings(touched))
         self._flush(touched)
-        tallies = [
-            Tally("verified", state.verified - verified),
-            Tally("duplicate", state.duplicates - duplicates),
-        ]
-        return Outcome(messages, tallies)
+        after = (state.verified, state.duplicates, state.ops)
+        counted = zip(LogsFold.tallies, before, after, strict=True)
+        return Outcome(messages, [Tally(name, now - then) for name, then, now in counted])
 
     def pack(self) -> bytes:
         """The blob. If it is too large, open spans are spilled to the archive, the largest first."""
@@ -143,13 +142,17 @@ class LogsShard:
 
     def _absorb_heads(self, events: memoryview) -> set[bytes]:
         touched = set()
-        duplicates = 0
+        duplicates = ops = 0
         for head, signature, head_id, time_ms in _HEAD_EVENT.iter_unpack(events):
             author = head[40:72]
             log = self.logs.get(author) or self._new_log(author)
             kept = Kept(head, head_id, int.from_bytes(head[_INDEX_AT : _INDEX_AT + 8]), signature, time_ms)
-            duplicates += not log.add_head(kept)
+            if log.add_head(kept):
+                ops += int.from_bytes(head[_OPS_COUNT_AT : _OPS_COUNT_AT + 4])
+            else:
+                duplicates += 1
             touched.add(author)
+        self.state.ops += ops
         self.state.duplicates += duplicates
         self.state.verified += len(events) // _HEAD_EVENT.size - duplicates
         return touched

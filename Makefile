@@ -1,0 +1,41 @@
+# What people and CI run. Set-up is done by need, in tools/setup; a second run starts at once.
+#   make demo ARGS=--forever        options for the demo
+#   make test ARGS='-k fork'        options for pytest
+#   make setup PYTHON=python3.12    another Python than python3
+
+ARGS =
+BIN = .venv/bin
+export PYTHON
+
+.PHONY: help setup demo test check bench clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ printf "  %s %-8s", $$1, $$2; $$1 = $$2 = ""; print }'
+
+setup: ## install Python packages, Java if there is none, and jars into .venv and the user's cache
+	@tools/setup
+
+demo: setup ## run the demo: a real broker, real Spark, a simulated swarm and its liar
+	@$(BIN)/quorumscope demo $(ARGS)
+
+test: ## lint, type check and the whole test suite
+	@tools/setup jre
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest $(ARGS)
+
+check: ## the fast part of test: no Java, no Spark, no broker; under two minutes
+	@tools/setup python
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "not spark and not kafka" $(ARGS)
+
+bench: setup ## measure: a plain Python process against the streaming job
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+clean: ## remove .venv and what tools and runs left in this folder; the user's cache stays
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build demo-output spark-warehouse metastore_db artifacts
+	rm -rf derby.log *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

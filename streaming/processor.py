@@ -1,0 +1,83 @@
+"""The adapter between Spark's `transformWithState` and the fold host: the only place that knows Spark's state API."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from state.fold import Fold
+from state.folds import make_folds
+from streaming.clock import Reading, clock_of
+from streaming.host import KeyHost, Stored, Visit
+
+OUTPUT_COLUMNS = (
+    "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, "
+    "tally string, amount bigint"
+)
+"""A row is a message (topic, key, value, headers) or a tally (tally, amount)."""
+
+_STORED_COLUMNS = "version int, lineage binary, blob binary, error string"
+
+
+class _MapStore:
+    """Spark's map state as the store of an archive."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, name: bytes) -> bytes | None:
+        value = self._state.getValue((name,))
+        return None if value is None else bytes(value[0])
+
+    def put(self, name: bytes, value: bytes) -> None:
+        self._state.updateValue((name,), (value,))
+
+
+class FoldProcessor(StatefulProcessor):  # type: ignore[misc]  # Spark brings no types
+    """Hosts every fold of a query: a key is (fold, key of the fold)."""
+
+    def __init__(self, config_json: str, fold_names: tuple[str, ...], prefix: str) -> None:
+        self._config_json = config_json
+        self._fold_names = fold_names
+        self._prefix = prefix
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        from streaming.worker import worker_config
+
+        config = worker_config(self._config_json)
+        self._digest = config.digest
+        self._folds: dict[str, Fold] = make_folds(self._fold_names, config)
+        self._stored = handle.getValueState("stored", _STORED_COLUMNS)
+        self._archive = handle.getMapState("archive", "name binary", "value binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803, ARG002
+        name, fold_key = key[0], bytes(key[1])
+        payloads, readings = [], []
+        for row in rows:
+            if row.payload is None:
+                readings.append(Reading(row.partition, row.newest_ms, row.at_end))
+            else:
+                payloads.append(bytes(row.payload))
+        stored = self._stored.get() if self._stored.exists() else None
+        visit = KeyHost(self._folds[name], fold_key, self._digest).visit(
+            Stored(stored[0], bytes(stored[1]), bytes(stored[2]), stored[3]) if stored else None,
+            _MapStore(self._archive),
+            payloads,
+            clock_of(readings),
+        )
+        if visit.stored is not None:
+            self._stored.update(tuple(visit.stored))
+        yield from self._rows(visit)
+
+    def close(self) -> None:
+        pass
+
+    def _rows(self, visit: Visit) -> Iterator[Row]:
+        for message in visit.outcome.messages:
+            headers = [Row(key=name, value=value) for name, value in message.headers] or None
+            topic = f"{self._prefix}.{message.topic}"
+            yield Row(topic=topic, key=message.key, value=message.value, headers=headers, tally=None, amount=0)
+        for tally in visit.outcome.tallies:
+            if tally.amount:
+                yield Row(topic=None, key=None, value=None, headers=None, tally=tally.name, amount=tally.amount)

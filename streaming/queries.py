@@ -1,0 +1,83 @@
+"""The queries, as data: where each reads, and the folds that read it. One Spark plan serves them all."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from state.config import Config
+from state.connection import Connection
+from state.fold import Topic
+from state.folds import make_folds
+from streaming.host import HOST_TALLIES
+from streaming.ingest import EVENT_COLUMNS, ingest_function
+from streaming.processor import OUTPUT_COLUMNS, FoldProcessor
+
+TALLIES = "tallies"
+"""The name under which a query's progress tells what its folds counted in the batch."""
+
+SINK_BYTES_MAX = 8 << 20
+"""A dead letter can be twice as large as the largest record we accept, and travels with its headers."""
+
+
+class Query(NamedTuple):
+    """A streaming query: its name, which also names its checkpoint, its source, and its folds."""
+
+    name: str
+    source: str
+    folds: tuple[str, ...]
+
+
+QUERIES = {query.name: query for query in (Query("segments", Topic.SEGMENTS, ("rejected", "logs")),)}
+
+
+class Plan(NamedTuple):
+    """What a query needs besides its declaration."""
+
+    config: Config
+    connection: Connection
+    prefix: str
+    checkpoint: str
+    offsets_max: int
+    available_now: bool = False
+    trigger: str = "1 second"
+
+
+def start_query(session: Any, query: Query, plan: Plan) -> Any:
+    """Start a query and give its handle. The same checkpoint makes it go on where it was."""
+    from pyspark.sql import functions as f
+
+    config_json = msgspec.json.encode(plan.config).decode()
+    kafka = {f"kafka.{name}": value for name, value in plan.connection.java().items()}
+    records = (
+        session.readStream.format("kafka")
+        .options(**kafka)
+        .option("subscribe", f"{plan.prefix}.{query.source}")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", plan.offsets_max)
+        .load()
+        .select("topic", "partition", "offset", f.unix_millis("timestamp").alias("timestamp_ms"), "key", "value")
+    )
+    events = records.mapInArrow(ingest_function(config_json, query.folds, plan.connection.librdkafka()), EVENT_COLUMNS)
+    processor = FoldProcessor(config_json, query.folds, plan.prefix)
+    rows = events.groupBy("fold", "key").transformWithState(processor, OUTPUT_COLUMNS, "Update", "None")
+    counted = [
+        f.sum(f.when(f.col("tally") == name, f.col("amount")).otherwise(0)).alias(name)
+        for name in tallies(query, plan.config)
+    ]
+    messages = rows.observe(TALLIES, *counted).where("topic is not null").select("topic", "key", "value", "headers")
+    writer = (
+        messages.writeStream.format("kafka")
+        .queryName(query.name)
+        .outputMode("update")
+        .options(**kafka)
+        .option("kafka.max.request.size", SINK_BYTES_MAX)
+        .option("checkpointLocation", f"{plan.checkpoint}/{query.name}")
+    )
+    timed = writer.trigger(availableNow=True) if plan.available_now else writer.trigger(processingTime=plan.trigger)
+    return timed.start()
+
+
+def tallies(query: Query, config: Config) -> list[str]:
+    """The names of all that a query counts."""
+    folds = make_folds(query.folds, config).values()
+    return [*(name for fold in folds for name in fold.tallies), *HOST_TALLIES]

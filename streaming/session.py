@@ -1,0 +1,63 @@
+"""The Spark session: jars, settings that the queries rely on, and a log that does not drown the terminal."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streaming.jars import spark_jars
+from streaming.java import find_java_home
+
+SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A batch uploads what it changed, not a snapshot of everything.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Counting rows costs a read before each write; the folds count what matters themselves.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # Events come packed, many to a row; small batches let Python verify while the JVM still reads.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+}
+_LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def start_session(master: str, shuffle_partitions: int, extra: Mapping[str, str] | None = None) -> Any:
+    """A Spark session; `extra` overrides any setting. Raises MissingPartError if Java or the jars are missing."""
+    # Java first: a clear sentence is worth more than Spark's own.
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    jars = spark_jars()
+
+    from pyspark.sql import SparkSession
+
+    settings = {
+        **SETTINGS,
+        **(_LOCAL_SETTINGS if master.startswith("local") else {}),
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        **(extra or {}),
+    }
+    builder = SparkSession.builder.master(master).appName("quorumscope")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def jvm_pid(session: Any) -> int:
+    """The process id of the JVM, which can outlive a killed Python by some seconds."""
+    return int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001
+
+
+def local_path(checkpoint: str) -> Path | None:
+    """The directory of a checkpoint on this machine; None if it is on an object store or the like."""
+    if checkpoint.startswith("file:"):
+        return Path(checkpoint.removeprefix("file:").replace("///", "/", 1))
+    return None if "://" in checkpoint else Path(checkpoint)
