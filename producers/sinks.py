@@ -44,6 +44,11 @@ def write_file(simulation: Simulation, path: Path) -> None:
     with path.open("wb") as file:
         for record in simulation.records:
             file.write(msgspec.json.encode(_Line(*record)) + b"\n")
+    write_truth(simulation, path)
+
+
+def write_truth(simulation: Simulation, path: Path) -> None:
+    """Write the truth and the configuration beside `path`, where the records are or would be."""
     truth = msgspec.json.format(msgspec.json.encode(simulation.truth), indent=2)
     truth_path(path).write_bytes(truth + b"\n")
     swarms_path(path).write_text(config_yaml(simulation.config), encoding="utf-8")

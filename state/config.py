@@ -29,6 +29,14 @@ from state.signing import is_fit_key
 
 GRACE_DEFAULT = "30s"
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TIME_WANTED = "a time with its zone, such as 2026-01-01T00:00:00Z"
+_WORDS = {
+    r"^Object contains unknown field (`.*`)$": r"expected only known fields, got \1",
+    r"^Object missing required field (`.*`)$": r"expected a field \1, got none",
+    r"^Invalid RFC3339 encoded datetime$": f"expected {_TIME_WANTED}, got other text",
+    r"^Expected `datetime`,": f"expected {_TIME_WANTED},",
+}
+"""msgspec's messages that do not say what was expected and got, or say it in Python's words."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Names become metric labels and words on a command line, so they are short and plain."""
 
@@ -42,6 +50,11 @@ class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     start: datetime
     roster: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """Times are kept in one zone: two files that say the same must have the same digest."""
+        if self.start.tzinfo is not None:
+            msgspec.structs.force_setattr(self, "start", _in_utc(self.start))
 
     @property
     def start_ms(self) -> int:
@@ -100,8 +113,10 @@ def parse_config(text: str) -> Config:
     """Read a configuration; raises ConfigError with one sentence if anything about it is wrong."""
     try:
         tree = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  the loader is a safe one
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the file is not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError("the file is not YAML that can be read: its values are nested too deeply") from None
+    except Exception as error:  # noqa: BLE001  PyYAML raises many kinds for values that do not fit their tag
+        raise ConfigError(f"the file is not YAML that can be read: {' '.join(str(error).split())}") from None
     try:
         config = msgspec.convert(tree, Config, strict=True)
     except msgspec.ValidationError as error:
@@ -126,6 +141,13 @@ def is_hex_key(text: str) -> bool:
 
 def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
+
+
+def _in_utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("expected a time from year 1 to 9999 in UTC, got one beyond") from None
 
 
 def _problems(config: Config) -> Iterator[str]:
@@ -153,9 +175,11 @@ def _swarm_problems(swarm: Swarm, path: str) -> Iterator[str]:
         yield f"at `{path}.epochs`: expected at least one epoch, got none"
     for at, epoch in enumerate(swarm.epochs):
         if epoch.start.tzinfo is None:
-            yield f"at `{path}.epochs[{at}].start`: expected a time with its zone, such as 2026-01-01T00:00:00Z"
-        elif at and epoch.start_ms <= swarm.epochs[at - 1].start_ms:
-            yield f"at `{path}.epochs[{at}].start`: expected a later start than that of the epoch before it"
+            got = epoch.start.isoformat()
+            yield f"at `{path}.epochs[{at}].start`: expected {_TIME_WANTED}, got {got} without a zone"
+        elif at and epoch.start <= swarm.epochs[at - 1].start:
+            got = epoch.start.isoformat()
+            yield f"at `{path}.epochs[{at}].start`: expected a later start than that of the epoch before it, got {got}"
         yield from _roster_problems(epoch.roster, f"{path}.epochs[{at}].roster")
 
 
@@ -178,8 +202,10 @@ def _roster_problems(roster: dict[str, str], path: str) -> Iterator[str]:
 def _as_sentence(message: str) -> str:
     """Turn «Expected X, got Y - at `$.path`» round: operators read the place first."""
     what, _, place = message.partition(" - at `")
-    path = place.removesuffix("`").removeprefix("$").removeprefix(".") or "the top level"
-    return f"at `{path}`: {what[0].lower()}{what[1:]}"
+    path = place.removesuffix("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
+    for pattern, words in _WORDS.items():
+        what = re.sub(pattern, words, what)
+    return f"at {f'`{path}`' if path else 'the top level'}: {what[0].lower()}{what[1:]}"
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -188,18 +214,23 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key_node, _ in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.YAMLError(f"line {line}: expected a plain key, got a list or a mapping")
             key = self.construct_object(key_node, deep=deep)
             if key in seen:
-                line = key_node.start_mark.line + 1
                 raise yaml.YAMLError(f"line {line}: expected each key once, got {key!r} a second time")
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
 
 def _construct_time(loader: _StrictLoader, node: yaml.ScalarNode) -> datetime | str:
-    """Times keep their zone; a bare date is left as text, which the type check then names."""
-    value = yaml.SafeLoader.construct_yaml_timestamp(loader, node)
-    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else str(node.value)
+    """Times keep their zone; a bare date, or a day of no calendar, is left as text, which the type check then names."""
+    try:
+        value = yaml.SafeLoader.construct_yaml_timestamp(loader, node)
+    except (ValueError, AttributeError):
+        return str(node.value)
+    return value if isinstance(value, datetime) and value.tzinfo else str(node.value)
 
 
 _StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _construct_time)

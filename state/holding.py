@@ -71,7 +71,7 @@ class Holding:
         missing = [parent.id for parent in _parents(segment) if parent.id not in self._held]
         if not missing:
             return self._hold(segment)
-        if len(self._waiting) < WAITING_MAX:
+        if sum(other.head.author == segment.head.author for other in self._waiting.values()) < WAITING_MAX:
             self._waiting[segment.id] = segment
             for parent_id in missing:
                 self._waited_for.setdefault(parent_id, []).append(segment.id)

@@ -3,7 +3,7 @@
 from typing import Final
 
 RECORD_BYTES_MAX: Final = 1 << 20
-"""A Kafka record's value. Brokers ship with a limit of about this size, so peers can rely on it everywhere."""
+"""A Kafka record's value. What brokers allow as they come, so that no cluster needs large settings for it."""
 
 OP_BYTES_MAX: Final = 64 << 10
 """One op. Sixteen of the largest fit a record; larger things belong in a blob store, with their hash in an op."""
@@ -25,9 +25,9 @@ CLAIMS_MAX: Final = 4096
 """Refs of one peer, within one shard, to noops that nobody has published. While one partition is read ahead of
 another an honest peer has some hundreds; a peer that invents noops must not fill the state."""
 
-WAITING_MAX: Final = 10_000
-"""Segments that a peer keeps while a part of their past is not there. More are dropped: they can be asked for again,
-and a peer that invents a past must not fill another's memory."""
+WAITING_MAX: Final = 1_000
+"""Segments of one author that a peer keeps while a part of their past is not there. More are dropped: they can be
+asked for again, and a peer that invents a past fills its own places only."""
 
 REFERRERS_MAX: Final = 16
 """Referrers that a `missing` verdict names: enough to ask around, small enough for a record."""

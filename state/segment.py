@@ -111,6 +111,12 @@ def build(
     root: bytes,
 ) -> Segment:
     """Close a segment: hash its ops and refs, and sign its head. What ingest would reject is refused (ValueError)."""
+    for name, value in (("swarm", swarm), ("previous", previous), ("root", root)):
+        if len(value) != HASH_BYTES:
+            raise ValueError(f"{name}: want {HASH_BYTES} bytes, got {len(value)}")
+    for name, number in (("index", index), ("time_ms", time_ms)):
+        if not 0 <= number < 1 << 64:
+            raise ValueError(f"{name}: want 0 ≤ {name} < 2⁶⁴, got {number}")
     encoded_refs = encode_refs(refs)
     head = Head(
         version=VERSION,

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,13 @@ SETTINGS = {
 _LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def start_session(master: str, shuffle_partitions: int, extra: Mapping[str, str] | None = None) -> Any:
-    """A Spark session; `extra` overrides any setting. Raises MissingPartError if Java or the jars are missing."""
+def start_session(
+    master: str, shuffle_partitions: int, extra: Mapping[str, str] | None = None, log: Path | None = None
+) -> Any:
+    """A Spark session; `extra` overrides any setting. Raises MissingPartError if Java or the jars are missing.
+
+    What the JVM and its Python workers write to standard error goes to `log`, if it is given.
+    """
     # Java first: a clear sentence is worth more than Spark's own.
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -48,7 +54,26 @@ def start_session(master: str, shuffle_partitions: int, extra: Mapping[str, str]
     builder = SparkSession.builder.master(master).appName("quorumscope")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _standard_error_to(log):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _standard_error_to(log: Path | None) -> Iterator[None]:
+    """Processes started meanwhile have `log` as their standard error; ours is as before afterwards."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    ours = os.dup(2)
+    theirs = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(theirs, 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+        os.close(theirs)
 
 
 def jvm_pid(session: Any) -> int:

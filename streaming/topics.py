@@ -109,6 +109,14 @@ def require_topics(connection: Connection, prefix: str) -> None:
         )
 
 
+def time_type(connection: Connection, name: str) -> str:
+    """Whose times the records of a topic have: `CreateTime`, the writer's, or `LogAppendTime`, the broker's."""
+    admin = admin_client(connection)
+    if name not in existing(admin, connection):
+        raise MissingTopicError(f"the topic {name} does not exist: make it with `quorumscope topics --create`")
+    return _settings(admin, name).get("message.timestamp.type", "")
+
+
 def admin_client(connection: Connection) -> AdminClient:
     """A client whose own chatter does not reach the terminal: what fails is told by the call that fails."""
     quiet = {"log_level": 0, "error_cb": lambda _error: None}

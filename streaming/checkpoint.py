@@ -1,0 +1,146 @@
+"""The checkpoint directory: one job at a time, and one that this program can read.
+
+A job that is killed can leave its JVM behind for some seconds, still writing. So the lock holds the JVM's process id,
+and the next job waits until that process has gone.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from state.config import Config
+from state.folds import make_folds
+from streaming.queries import QUERIES
+
+FORMAT = 1
+JVM_SECONDS_MAX = 60.0
+"""How long a JVM whose Python was killed may take to end; it does so within ten seconds."""
+
+
+class CheckpointError(Exception):
+    """The checkpoint cannot be used; the message says why and what to do."""
+
+
+class Label(msgspec.Struct, frozen=True):
+    """What a checkpoint was made with and cannot be changed: Spark fixes the shuffle partitions, state its folds."""
+
+    format: int
+    shuffle_partitions: int
+    folds: dict[str, int]
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The JVM that writes to the checkpoint; `started` tells it from a later process with the same id."""
+
+    pid: int
+    started: str
+
+
+def open_label(directory: Path, shuffle_partitions: int | None, shuffle_default: int, config: Config) -> Label:
+    """The label of a checkpoint, written if it is new. `shuffle_partitions` of None takes what is there."""
+    path = directory / "quorumscope.json"
+    folds = {name: fold.version for query in QUERIES.values() for name, fold in make_folds(query.folds, config).items()}
+    if not path.exists():
+        if any(child.name not in ("lock", "spark.log") for child in directory.iterdir()):
+            raise CheckpointError(f"{directory} is not empty and no checkpoint of quorumscope: give another directory")
+        label = Label(FORMAT, shuffle_partitions or shuffle_default, folds)
+        temporary = path.with_suffix(".tmp")
+        temporary.write_bytes(msgspec.json.encode(label))
+        temporary.rename(path)
+        return label
+    label = _read_label(path)
+    again = "start with a new checkpoint directory: the topic is read again from its beginning, nothing is lost"
+    for name, version in folds.items():
+        if label.folds.get(name, version) != version:
+            raise CheckpointError(
+                f"{directory} holds version {label.folds[name]} of the fold '{name}', this program reads version "
+                f"{version}: {again}"
+            )
+    if shuffle_partitions not in (None, label.shuffle_partitions):
+        raise CheckpointError(
+            f"{directory} was made with {label.shuffle_partitions} shuffle partitions and keeps them, got "
+            f"{shuffle_partitions}: leave the option out, or {again}"
+        )
+    return label
+
+
+def _read_label(path: Path) -> Label:
+    try:
+        label = msgspec.json.decode(path.read_bytes(), type=Label)
+    except (msgspec.DecodeError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}): start with a new checkpoint directory") from None
+    if label.format != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {label.format}, this program reads {FORMAT}: start with a new checkpoint directory"
+        )
+    return label
+
+
+class Lock:
+    """Held by the one job that may write to a checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def owned_by(self, pid: int) -> None:
+        """Name the JVM that writes from now on."""
+        self._path.write_bytes(msgspec.json.encode(Owner(pid, process_start(pid) or "")))
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[Lock]:
+    """Take the lock of a checkpoint directory, making it if need be; CheckpointError if another job has it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise CheckpointError(f"{directory} cannot be used as checkpoint directory: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"another job works with {directory}: stop it first, or give another checkpoint directory"
+            ) from None
+        _wait_for_last_owner(directory / "lock")
+        yield Lock(directory / "lock")
+    finally:
+        os.close(handle)
+
+
+def _wait_for_last_owner(path: Path) -> None:
+    try:
+        owner = msgspec.json.decode(path.read_bytes(), type=Owner)
+    except msgspec.DecodeError:
+        return
+    deadline = time.monotonic() + JVM_SECONDS_MAX
+    while process_start(owner.pid) == owner.started:
+        if time.monotonic() > deadline:
+            raise CheckpointError(
+                f"the process {owner.pid} of an earlier job still writes to {path.parent}: end it first"
+            )
+        time.sleep(0.1)
+
+
+def process_start(pid: int) -> str | None:
+    """When a process was started, as its system tells it; None if there is none. Without /proc: whether it is there."""
+    stat = Path(f"/proc/{pid}/stat")
+    if stat.exists():
+        try:
+            # The name in brackets may hold anything; the start is the 22nd field, the 20th after it.
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] == "Z" else fields[19]
+    if Path("/proc/self").exists():
+        return None
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return None
+    return "running"

@@ -1,0 +1,373 @@
+"""The command line. It alone knows all packages: what peers use, what Spark runs, what people see.
+
+Exit codes: 0 done, 1 a finding or a failed check, 2 bad usage or configuration, 3 something is missing or unreachable.
+"""
+
+import secrets
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from producers.scenarios import SCENARIOS
+from producers.simulation import Record, Simulation
+from producers.sinks import SinkError, publish_fast, publish_live, swarms_path, truth_path, write_file, write_truth
+from producers.swarm import Settings as SwarmSettings
+from producers.swarmfile import config_yaml, swarm_config
+from state.config import ConfigError, parse_duration_ms
+from state.connection import Connection
+from state.evidence import EVIDENCE_BYTES_MAX, EvidenceError, check_evidence, make_evidence
+from state.fold import Topic
+from state.verdict import Equivocation, Fork
+from streaming.checkpoint import CheckpointError
+from streaming.guard import BrokerError
+from streaming.options import Bootstrap, KafkaFile, Prefix, Swarms, config_of, connection_of
+from streaming.parts import MissingPartError
+from streaming.topics import PREFIX_DEFAULT
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+swarm_app = typer.Typer(no_args_is_help=True, help="Make and look at the file of swarms.")
+app.add_typer(swarm_app, name="swarm")
+
+DONE, FINDING, USAGE, MISSING = 0, 1, 2, 3
+
+
+def main() -> None:
+    """Run a command; errors of users are one sentence, never a traceback."""
+    with exit_codes():
+        app()
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Turn what can go wrong into a sentence on standard error and an exit code."""
+    from streaming.job import JobError
+
+    try:
+        yield
+    except (ConfigError, CheckpointError) as error:
+        _end(error, USAGE)
+    except (MissingPartError, BrokerError, SinkError) as error:
+        _end(error, MISSING)
+    except (JobError, EvidenceError) as error:
+        _end(error, FINDING)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _end(error: Exception, code: int) -> None:
+    print(f"quorumscope: {error}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _say(text: str) -> None:
+    print(f"{datetime.now(UTC):%H:%M:%S} {text}", flush=True)
+
+
+@contextmanager
+def _stopped_by_signal() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, so that work ends in order; a second Ctrl-C ends it at once."""
+    stopped = threading.Event()
+
+    def stop(number: int, _frame: object) -> None:
+        stopped.set()
+        signal.signal(number, signal.default_int_handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@app.command()
+def run(
+    swarms: Swarms,
+    checkpoint: Annotated[Path, typer.Option(help="Directory for the job's state; the same one goes on from there.")],
+    bootstrap: Bootstrap = None,
+    kafka: KafkaFile = None,
+    prefix: Prefix = PREFIX_DEFAULT,
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    shuffle_partitions: Annotated[int | None, typer.Option(min=1, help="Fixed when the checkpoint is made.")] = None,
+    offsets_max: Annotated[int, typer.Option(min=1, help="Records that a batch reads at most.")] = 50_000,
+    trigger: Annotated[str, typer.Option(help="Time between batches, such as '1 second'.")] = "1 second",
+    available_now: Annotated[bool, typer.Option("--available-now", help="End when all is read.")] = False,
+    spark: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting, NAME=VALUE.")] = None,
+) -> None:
+    """Watch swarms: verify what peers publish, and write verdicts."""
+    from streaming.job import Settings, explain_failure, run_job
+
+    settings = Settings(
+        config=config_of(swarms),
+        connection=connection_of(bootstrap, kafka),
+        checkpoint=checkpoint,
+        prefix=prefix,
+        master=master,
+        shuffle_partitions=shuffle_partitions,
+        offsets_max=offsets_max,
+        trigger=trigger,
+        available_now=available_now,
+        spark=dict(_spark_setting(text) for text in spark or ()),
+    )
+    from pyspark.errors import PySparkException
+
+    with _stopped_by_signal() as stopped:
+        try:
+            run_job(settings, _say, stopped.is_set)
+        except PySparkException as error:
+            raise explain_failure(error, settings) from None
+
+
+def _spark_setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--conf: expected NAME=VALUE, got {text!r}")
+    return name, value
+
+
+@app.command()
+def simulate(
+    scenario: Annotated[str, typer.Argument(help=f"One of: {', '.join(SCENARIOS)}.")],
+    bootstrap: Bootstrap = None,
+    kafka: KafkaFile = None,
+    prefix: Prefix = PREFIX_DEFAULT,
+    file: Annotated[Path | None, typer.Option(help="Write to this file instead of Kafka.")] = None,
+    out: Annotated[Path, typer.Option(help="Where ground truth and swarms file of a run to Kafka go.")] = Path(),
+    fast: Annotated[
+        bool, typer.Option("--fast", help="As fast as possible, with virtual record times (CreateTime topics).")
+    ] = False,
+    speed: Annotated[float, typer.Option(min=0.01, help="Times as fast as real time.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 1,
+    peers: Annotated[int, typer.Option(help="Peers of the swarm.")] = 8,
+    duration: Annotated[str, typer.Option(help="Virtual time, such as 60s or 5m.")] = "60s",
+    interval: Annotated[str, typer.Option(help="Between two segments of a peer.")] = "1s",
+    ops: Annotated[int, typer.Option(help="Ops of a segment, about.")] = 5,
+) -> None:
+    """Simulate a swarm, with liars if the scenario has some, and write down the truth about it."""
+    known = SCENARIOS.get(scenario)
+    if known is None:
+        raise ConfigError(f"there is no scenario {scenario!r}: choose one of {', '.join(SCENARIOS)}")
+    live = file is None and not fast
+    try:
+        settings = SwarmSettings(
+            seed=seed,
+            peers=peers,
+            duration_ms=parse_duration_ms(duration),
+            interval_ms=parse_duration_ms(interval),
+            ops=ops,
+            start_ms=_now_ms() if live else SwarmSettings().start_ms,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    simulation = known.run(settings)
+    if file is not None:
+        write_file(simulation, file)
+        _say(f"{len(simulation.records):,} records to {file}, the truth to {truth_path(file)}")
+        return
+    connection, topic = connection_of(bootstrap, kafka), f"{prefix}.{Topic.SEGMENTS}"
+    base = out / f"{scenario}-{seed}"
+    write_truth(simulation, base)
+    _say(f"swarm and ground truth: {swarms_path(base)}, {truth_path(base)}")
+    with _stopped_by_signal() as stopped:
+        count = _publish(simulation, connection, topic, fast=fast, speed=speed, stop=stopped.is_set)
+    _say(f"{count:,} of {len(simulation.records):,} records to {topic}")
+
+
+def _publish(
+    simulation: Simulation,
+    connection: Connection,
+    topic: str,
+    *,
+    fast: bool,
+    speed: float,
+    stop: Callable[[], bool],
+) -> int:
+    from streaming.topics import time_type
+
+    if fast:
+        if time_type(connection, topic) != "CreateTime":
+            raise ConfigError(f"{topic} keeps its own times: make it with `quorumscope topics --create --create-time`")
+        return publish_fast(simulation.records, connection.librdkafka(), topic)
+    start_ms = simulation.records[0].time_ms
+    lines = iter(simulation.truth.story)
+    due = [next(lines, None)]
+
+    def tell(record: Record) -> None:
+        while due[0] is not None and record.time_ms >= due[0].time_ms:
+            _say(f"+{(due[0].time_ms - start_ms) / 1000:.0f} s: {due[0].text}")
+            due[0] = next(lines, None)
+
+    return publish_live(simulation.records, connection.librdkafka(), topic, speed=speed, stop=stop, on_record=tell)
+
+
+@app.command()
+def topics(
+    bootstrap: Bootstrap = None,
+    kafka: KafkaFile = None,
+    prefix: Prefix = PREFIX_DEFAULT,
+    create: Annotated[bool, typer.Option("--create", help="Make the topics that do not exist.")] = False,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of the segments topic.")] = 4,
+    replication: Annotated[int, typer.Option(help="Copies; -1 is what the broker is set to.")] = -1,
+    retention: Annotated[str, typer.Option(help="How long segments are kept.")] = "7d",
+    create_time: Annotated[
+        bool, typer.Option("--create-time", help="Record times are the writer's: simulations and imports only.")
+    ] = False,
+) -> None:
+    """Make the topics, or check how they are set up."""
+    from streaming.topics import Setup, check_topics, create_topics
+
+    connection = connection_of(bootstrap, kafka)
+    try:
+        retention_ms = parse_duration_ms(retention)
+    except ValueError as error:
+        raise ConfigError(f"--retention: {error}") from None
+    setup = Setup(prefix, partitions, replication, retention_ms, create_time)
+    if create:
+        made = create_topics(connection, setup)
+        _say(f"made {', '.join(made)}" if made else "all topics exist")
+    problems = check_topics(connection, setup)
+    for problem in problems:
+        print(problem)
+    if problems:
+        sys.exit(FINDING)
+    _say(f"the topics of {prefix} are set up as they should be")
+
+
+@swarm_app.command("new")
+def swarm_new(
+    name: Annotated[str, typer.Argument(help="A name for the swarm.")],
+    peer: Annotated[list[str], typer.Option("--peer", help="NAME=KEY: a peer and its public key in hex digits.")],
+    grace: Annotated[str, typer.Option(help="How long a missing segment may take.")] = "30s",
+) -> None:
+    """Print a file of swarms with one new swarm, from its peers' keys."""
+    roster = {}
+    for entry in peer:
+        peer_name, equals, key = entry.partition("=")
+        if not equals or peer_name in roster:
+            raise ConfigError(f"--peer: expected NAME=KEY, each name once, got {entry!r}")
+        roster[peer_name] = key
+    start = datetime.now(UTC).replace(microsecond=0)
+    print(config_yaml(swarm_config(name, roster, swarm_id=secrets.token_hex(32), start=start, grace=grace)), end="")
+
+
+@swarm_app.command("check")
+def swarm_check(swarms: Annotated[Path, typer.Argument(help="The file of swarms.")]) -> None:
+    """Check a file of swarms."""
+    config = config_of(swarms)
+    for swarm in config.swarms:
+        print(f"{swarm.name}: {len(swarm.epochs[-1].roster)} peers, {len(swarm.epochs)} epochs, grace {swarm.grace}")
+    print(f"config {config.digest}")
+
+
+@app.command()
+def evidence(
+    swarm: Annotated[str, typer.Argument(help="Name or id of the swarm.")],
+    peer: Annotated[str, typer.Argument(help="Name or key of the peer.")],
+    swarms: Swarms,
+    bootstrap: Bootstrap = None,
+    kafka: KafkaFile = None,
+    prefix: Prefix = PREFIX_DEFAULT,
+    out: Annotated[Path | None, typer.Option(help="Write to this file; else to standard output.")] = None,
+) -> None:
+    """Write the evidence that a peer signed two versions of its log, from the verdicts."""
+    config = config_of(swarms)
+    found = config.swarm(swarm)
+    if found is None:
+        raise ConfigError(f"{swarms} has no swarm {swarm!r}: it has {', '.join(s.name for s in config.swarms)}")
+    author = found.author(peer)
+    if author is None:
+        raise ConfigError(f"the swarm {found.name} has no peer {peer!r}")
+    encoded = read_evidence(connection_of(bootstrap, kafka), prefix, found.id, author.hex())
+    if encoded is None:
+        raise EvidenceError(f"no verdict on {prefix}.{Topic.VERDICTS} accuses {peer}: there is no evidence to write")
+    if out is None:
+        sys.stdout.buffer.write(encoded)
+    else:
+        out.write_bytes(encoded)
+        _say(f"evidence against {peer} in {out}: check it with `quorumscope verify {out} --swarms {swarms}`")
+
+
+def read_evidence(connection: Connection, prefix: str, swarm_id: str, author: str) -> bytes | None:
+    """The evidence file against an author: from its equivocation, or from a fork whose branches have other indexes."""
+    from streaming.verdicts import VerdictReader
+
+    reader = VerdictReader(connection, prefix)
+    try:
+        verdicts = [v for v in reader.read_to_end().values() if v.swarm == swarm_id]
+    finally:
+        reader.close()
+    for verdict in verdicts:
+        if isinstance(verdict, Equivocation) and verdict.author == author:
+            return make_evidence(*verdict.evidence)
+    for verdict in verdicts:
+        if isinstance(verdict, Fork) and verdict.author == author:
+            return make_evidence(*verdict.branches[:2])
+    return None
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(help="The evidence file.")],
+    swarms: Swarms,
+) -> None:
+    """Check evidence offline: no network, no trust in the monitor, only in the keys of your own file of swarms."""
+    config = config_of(swarms)
+    try:
+        with file.open("rb") as stream:
+            encoded = stream.read(EVIDENCE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    try:
+        proved = check_evidence(encoded, config)
+    except EvidenceError as error:
+        raise EvidenceError(f"refused: {error}") from None
+    print(f"proved: {proved.sentence()}")
+
+
+@app.command()
+def demo(
+    forever: Annotated[bool, typer.Option("--forever", help="Begin again with a new swarm until Ctrl-C.")] = False,
+    out: Annotated[Path, typer.Option(help="Where the demo leaves its files.")] = Path("demo-output"),
+    seed: Annotated[int, typer.Option(help="Another seed, another swarm.")] = 1,
+) -> None:
+    """Everything on one machine: a broker, Spark, a swarm that is honest and then lied to, and the proof of the lie."""
+    from streaming.demo import Story, run_demo
+
+    def tell(round_seed: int, start_ms: int) -> Story:
+        simulation = SCENARIOS["lying-peer"].run(SwarmSettings(seed=round_seed, start_ms=start_ms))
+
+        def publish(
+            connection: Connection, topic: str, on_record: Callable[[bytes], None], stop: Callable[[], bool]
+        ) -> int:
+            return publish_live(
+                simulation.records,
+                connection.librdkafka(),
+                topic,
+                stop=stop,
+                on_record=lambda record: on_record(record.value or b""),
+            )
+
+        lines = [(line.time_ms - start_ms, line.text) for line in simulation.truth.story]
+        liars = {fork.author for fork in simulation.truth.forks}
+        return Story(simulation.config, config_yaml(simulation.config), lines, liars, len(simulation.records), publish)
+
+    with _stopped_by_signal() as stopped:
+        sys.exit(DONE if run_demo(tell, out, seed, forever=forever, stop=stopped.is_set) else FINDING)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""The streaming job: takes the checkpoint, starts Spark and the queries, and ends in order."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from state.config import Config
+from state.connection import Connection
+from streaming.checkpoint import CheckpointError, locked, open_label
+from streaming.parts import MissingPartError
+from streaming.progress import Totals
+from streaming.queries import QUERIES, Plan, start_query
+from streaming.session import jvm_pid, start_session
+from streaming.topics import PREFIX_DEFAULT, require_topics
+
+SMALL_ROSTER = 64
+"""Up to this many peers one shuffle partition is quickest on two cores; beyond it, one for each core."""
+
+REPORT_SECONDS = 10.0
+_KAFKA_LOST = ("TimeoutException", "UnknownTopicOrPartition", "DisconnectException", "UnknownServerException")
+
+
+class JobError(Exception):
+    """A query ended by itself; the message is one sentence."""
+
+
+class Settings(NamedTuple):
+    """What an operator chooses about the job."""
+
+    config: Config
+    connection: Connection
+    checkpoint: Path
+    prefix: str = PREFIX_DEFAULT
+    master: str = "local[*]"
+    shuffle_partitions: int | None = None
+    offsets_max: int = 50_000
+    """Records a batch reads at most: about three seconds of work on two cores, so that a backlog is worked off in
+    steps that can be watched and repeated."""
+    trigger: str = "1 second"
+    available_now: bool = False
+    spark: Mapping[str, str] = MappingProxyType({})
+    """Settings of Spark that override ours."""
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[dict[str, Any]]:
+    """The queries of a job, started, by name; stopped in order at the end."""
+    require_topics(settings.connection, settings.prefix)
+    with locked(settings.checkpoint) as lock:
+        peers = max(len(swarm.authors) for swarm in settings.config.swarms)
+        default = 1 if peers <= SMALL_ROSTER else _cores(settings.master)
+        label = open_label(settings.checkpoint, settings.shuffle_partitions, default, settings.config)
+        log = settings.checkpoint / "spark.log"
+        session = start_session(settings.master, label.shuffle_partitions, settings.spark, log)
+        lock.owned_by(jvm_pid(session))
+        queries: dict[str, Any] = {}
+        try:
+            for name, query in QUERIES.items():
+                queries[name] = start_query(session, query, _plan(settings))
+            yield queries
+        finally:
+            for query in queries.values():
+                query.stop()
+            session.stop()
+
+
+def run_job(settings: Settings, say: Callable[[str], None], is_stopped: Callable[[], bool]) -> None:
+    """Run until told to stop, or to the end of the topic; says what is going on in lines of text."""
+    say("starting Spark …")
+    with running(settings) as queries:
+        say(f"reading {settings.prefix}.segments on {settings.connection.bootstrap}")
+        totals = {name: Totals() for name in queries}
+        reported = time.monotonic()
+        while not is_stopped():
+            ended = [query for query in queries.values() if query.awaitTermination(0.2)]
+            news = [totals[name].update(query) for name, query in queries.items()]
+            if any(news) and time.monotonic() - reported >= REPORT_SECONDS:
+                reported = time.monotonic()
+                say(summary(totals["segments"]))
+            if len(ended) == len(queries):
+                break
+        say(summary(totals["segments"]))
+
+
+def summary(totals: Totals) -> str:
+    counts = totals.counts
+    records, ops = totals.rates()
+    return (
+        f"{totals.records:,} records read: {counts['verified']:,} verified, {totals.rejected:,} rejected, "
+        f"{counts['duplicate']:,} duplicate; {records:,.0f} records and {ops:,.0f} ops a second"
+    )
+
+
+def explain_failure(error: Exception, settings: Settings) -> Exception:
+    """A query's exception as one sentence of the right kind. Spark's own text is in the log."""
+    text = str(error)
+    log = settings.checkpoint / "spark.log"
+    if "BlobVersionError: " in text:
+        return CheckpointError(text.partition("BlobVersionError: ")[2].partition("\n")[0])
+    if "data may have been lost" in text:
+        return JobError(
+            f"records of {settings.prefix}.segments expired before they were read: start with a new checkpoint "
+            f"directory to judge what is left, and keep segments longer (retention.ms); details are in {log}"
+        )
+    if any(name in text for name in _KAFKA_LOST):
+        return MissingPartError(
+            f"Kafka at {settings.connection.bootstrap} stopped answering, or the topic has gone: "
+            f"start again when it is back, nothing is lost; details are in {log}"
+        )
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return JobError(f"a query has ended: {first[:300]}; details are in {log}")
+
+
+def _plan(settings: Settings) -> Plan:
+    return Plan(
+        config=settings.config,
+        connection=settings.connection,
+        prefix=settings.prefix,
+        checkpoint=str(settings.checkpoint.resolve()),
+        offsets_max=settings.offsets_max,
+        available_now=settings.available_now,
+        trigger=settings.trigger,
+    )
+
+
+def _cores(master: str) -> int:
+    match = re.fullmatch(r"local\[(\d+)\]", master)
+    return int(match[1]) if match else os.cpu_count() or 1
