@@ -128,7 +128,7 @@ def parse_config(text: str) -> Config:
 
 def parse_duration_ms(text: str) -> int:
     """Milliseconds of a duration such as 500ms, 30s, 5m, 2h or 1d; raises ValueError for anything else."""
-    match = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", text)
+    match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
     if match is None:
         raise ValueError(f"expected a duration such as 500ms, 30s or 5m, got {text!r}")
     return int(match[1]) * _UNITS_MS[match[2]]

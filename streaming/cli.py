@@ -106,6 +106,7 @@ def run(
     offsets_max: Annotated[int, typer.Option(min=1, help="Records that a batch reads at most.")] = 50_000,
     trigger: Annotated[str, typer.Option(help="Time between batches, such as '1 second'.")] = "1 second",
     available_now: Annotated[bool, typer.Option("--available-now", help="End when all is read.")] = False,
+    patience: Annotated[str, typer.Option(help="How long Kafka may be silent before the job ends.")] = "60s",
     spark: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting, NAME=VALUE.")] = None,
 ) -> None:
     """Watch swarms: verify what peers publish, and write verdicts."""
@@ -121,6 +122,7 @@ def run(
         offsets_max=offsets_max,
         trigger=trigger,
         available_now=available_now,
+        patience_ms=_duration_ms(patience, "--patience"),
         spark=dict(_spark_setting(text) for text in spark or ()),
     )
     from pyspark.errors import PySparkException
@@ -130,6 +132,13 @@ def run(
             run_job(settings, _say, stopped.is_set)
         except PySparkException as error:
             raise explain_failure(error, settings) from None
+
+
+def _duration_ms(text: str, option: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
 
 
 def _spark_setting(text: str) -> tuple[str, str]:
@@ -231,11 +240,7 @@ def topics(
     from streaming.topics import Setup, check_topics, create_topics
 
     connection = connection_of(bootstrap, kafka)
-    try:
-        retention_ms = parse_duration_ms(retention)
-    except ValueError as error:
-        raise ConfigError(f"--retention: {error}") from None
-    setup = Setup(prefix, partitions, replication, retention_ms, create_time)
+    setup = Setup(prefix, partitions, replication, _duration_ms(retention, "--retention"), create_time)
     if create:
         made = create_topics(connection, setup)
         _say(f"made {', '.join(made)}" if made else "all topics exist")

@@ -2,11 +2,11 @@
 
 Each partition that was read says the newest record time read from it, and whether it was read to its end. A partition
 with more to read holds the clock back; one at its end does not, and one that was not read had nothing to read. When
-all are at their end the clock is the newest time of all, so that the last verdicts do not depend on how the topic was
-cut into batches (docs/adr/0003-the-clock.md).
+nothing holds it back, the clock is the newest time ever read, so that the last verdicts do not depend on how the topic
+was cut into batches (docs/adr/0003-the-clock.md).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 NO_TIME = -1
@@ -20,8 +20,11 @@ class Reading(NamedTuple):
     at_end: bool
 
 
-def clock_of(readings: Iterable[Reading]) -> int:
-    """The clock that these readings allow; NO_TIME if they say nothing."""
-    timed = [reading for reading in readings if reading.newest_ms != NO_TIME]
-    behind = [reading.newest_ms for reading in timed if not reading.at_end]
-    return min(behind) if behind else max((reading.newest_ms for reading in timed), default=NO_TIME)
+def newest_of(readings: Collection[Reading], before_ms: int) -> int:
+    """The newest time ever read, which was `before_ms` before this batch."""
+    return max([before_ms, *(reading.newest_ms for reading in readings)])
+
+
+def clock_of(readings: Collection[Reading], newest_ms: int) -> int:
+    """The clock that these readings allow, where `newest_ms` is the newest time ever read."""
+    return min((reading.newest_ms for reading in readings if not reading.at_end), default=newest_ms)

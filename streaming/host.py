@@ -80,8 +80,10 @@ class KeyHost:
         machine, archive = self._open(stored, lineage, store)
         outcome = machine.absorb(payloads, clock_ms)
         if not payloads and not outcome.messages:
-            # Only the clock has moved. The next batch brings a later one, so there is nothing to store.
-            self._remember(lineage, machine, archive)
+            # Only the clock has moved. The next batch brings a later one, so there is nothing to store. A key that was
+            # never stored has no lineage to know it by: another run in this worker would take its clock for its own.
+            if stored is not None:
+                self._remember(lineage, machine, archive)
             return Visit(outcome, None)
         problems = machine.check_invariants()
         if problems:

@@ -5,7 +5,7 @@ task has read its partition, one row to every key of every fold with what it rea
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -30,22 +30,24 @@ EVENT_SCHEMA = pa.schema(
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
 """What ingest reads of a Kafka record."""
 
-Record = tuple[str, int, int, int, bytes | None, bytes | None]
 Row = tuple[str, bytes, int, int, bool, bytes | None]
 ReadToEnd = Callable[[str, int, int], bool]
 """Whether the record at (topic, partition, offset) is the last one of its partition now."""
 
+Origin = Callable[[int], tuple[Place, bytes | None]]
+"""The place and the key of a record, by its position; asked for only when a record is refused."""
 
-def read_records(records: Iterator[Record], authors: Authors) -> Arrivals:
+
+def read_records(values: Sequence[bytes | None], times_ms: Sequence[int], origin: Origin, authors: Authors) -> Arrivals:
     """Judge each record; what is good becomes an arrival, what is bad a refusal. Never raises for what they say."""
     verified, refused = [], []
-    for topic, partition, offset, time_ms, key, value in records:
+    for at, value in enumerate(values):
         judged = judge(value, authors)
         if isinstance(judged, Reason):
-            refused.append(Refusal(judged, Place(topic, partition, offset, time_ms), key, value))
+            refused.append(Refusal(judged, *origin(at), value))
         else:
             # Brokers may give −1 for «no time»; the earliest time there is does no harm.
-            verified.append(Arrival(judged, max(time_ms, 0)))
+            verified.append(Arrival(judged, max(times_ms[at], 0)))
     return Arrivals(verified, refused)
 
 
@@ -58,22 +60,21 @@ class Ingest:
         self._read_to_end = read_to_end
 
     def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        newest: dict[tuple[str, int], int] = {}
-        last: dict[tuple[str, int], int] = {}
+        """Events as they are read; and, at the end of the task, what was read of each partition."""
+        newest: dict[tuple[str, int], Place] = {}
         for batch in batches:
-            columns = [batch.column(name).to_pylist() for name in RECORD_COLUMNS]
-            arrivals = read_records(zip(*columns, strict=True), self._config.authors)
-            for at, topic in enumerate(columns[0]):
-                last[topic, columns[1][at]] = columns[2][at]
-            if arrivals.verified and columns[0]:
-                # A task reads one partition, so the batch is of one.
-                place = (columns[0][0], columns[1][0])
-                newest_ms = max(arrival.time_ms for arrival in arrivals.verified)
-                newest[place] = max(newest.get(place, NO_TIME), newest_ms)
+            times_ms = batch.column("timestamp_ms").to_pylist()
+            values = batch.column("value").to_pylist()
+            arrivals = read_records(values, times_ms, _origin_in(batch), self._config.authors)
+            for place in _newest_places(batch):
+                before = newest.get(place[:2], place)
+                newest[place[:2]] = place._replace(
+                    offset=max(place.offset, before.offset), time_ms=max(place.time_ms, before.time_ms)
+                )
             yield _as_batch(list(self._events(arrivals)))
-        for place, offset in last.items():
-            reading = Reading(place[1], newest.get(place, NO_TIME), self._read_to_end(*place, offset))
-            yield _as_batch(list(self._readings(reading)))
+        for place in newest.values():
+            at_end = self._read_to_end(place.topic, place.partition, place.offset)
+            yield _as_batch(list(self._readings(Reading(place.partition, place.time_ms, at_end))))
 
     def _events(self, arrivals: Arrivals) -> Iterator[Row]:
         for name, fold in self._folds.items():
@@ -98,6 +99,21 @@ def ingest_function(
         yield from Ingest(config, make_folds(fold_names, config), watermarks(json.dumps(kafka))).batches(batches)
 
     return run
+
+
+def _origin_in(batch: pa.RecordBatch) -> Origin:
+    def origin(at: int) -> tuple[Place, bytes | None]:
+        topic, partition, offset, time_ms, key = (batch.column(name)[at].as_py() for name in RECORD_COLUMNS[:5])
+        return Place(topic, partition, offset, time_ms), key
+
+    return origin
+
+
+def _newest_places(batch: pa.RecordBatch) -> Iterator[Place]:
+    """The last offset and the newest time of each partition in a batch: of one, because a task reads one."""
+    grouped = pa.table(batch.select(RECORD_COLUMNS[:4])).group_by(["topic", "partition"])
+    for row in grouped.aggregate([("offset", "max"), ("timestamp_ms", "max")]).to_pylist():
+        yield Place(row["topic"], row["partition"], row["offset_max"], row["timestamp_ms_max"])
 
 
 def _as_batch(rows: list[Row]) -> pa.RecordBatch:

@@ -43,6 +43,8 @@ class Settings(NamedTuple):
     steps that can be watched and repeated."""
     trigger: str = "1 second"
     available_now: bool = False
+    patience_ms: int = 60_000
+    """How long Kafka may be silent before the job ends: longer than a broker takes to start again."""
     spark: Mapping[str, str] = MappingProxyType({})
     """Settings of Spark that override ours."""
 
@@ -125,6 +127,7 @@ def _plan(settings: Settings) -> Plan:
         offsets_max=settings.offsets_max,
         available_now=settings.available_now,
         trigger=settings.trigger,
+        patience_ms=settings.patience_ms,
     )
 
 

@@ -8,7 +8,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from state.fold import Fold
 from state.folds import make_folds
-from streaming.clock import Reading, clock_of
+from streaming.clock import NO_TIME, Reading, clock_of, newest_of
 from streaming.host import KeyHost, Stored, Visit
 
 OUTPUT_COLUMNS = (
@@ -50,6 +50,8 @@ class FoldProcessor(StatefulProcessor):  # type: ignore[misc]  # Spark brings no
         self._folds: dict[str, Fold] = make_folds(self._fold_names, config)
         self._stored = handle.getValueState("stored", _STORED_COLUMNS)
         self._archive = handle.getMapState("archive", "name binary", "value binary")
+        # Apart from the blob, because it changes in every batch, and the blob of a key without events does not.
+        self._newest = handle.getValueState("newest", "newest_ms bigint")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803, ARG002
         name, fold_key = key[0], bytes(key[1])
@@ -59,12 +61,12 @@ class FoldProcessor(StatefulProcessor):  # type: ignore[misc]  # Spark brings no
                 readings.append(Reading(row.partition, row.newest_ms, row.at_end))
             else:
                 payloads.append(bytes(row.payload))
-        stored = self._stored.get() if self._stored.exists() else None
+        stored = self._stored.get()
         visit = KeyHost(self._folds[name], fold_key, self._digest).visit(
             Stored(stored[0], bytes(stored[1]), bytes(stored[2]), stored[3]) if stored else None,
             _MapStore(self._archive),
             payloads,
-            clock_of(readings),
+            clock_of(readings, self._advance(readings)),
         )
         if visit.stored is not None:
             self._stored.update(tuple(visit.stored))
@@ -72,6 +74,17 @@ class FoldProcessor(StatefulProcessor):  # type: ignore[misc]  # Spark brings no
 
     def close(self) -> None:
         pass
+
+    def _advance(self, readings: list[Reading]) -> int:
+        """The newest time ever read, which is kept."""
+        if not readings:
+            return NO_TIME
+        kept = self._newest.get()
+        before_ms = NO_TIME if kept is None else kept[0]
+        newest_ms = newest_of(readings, before_ms)
+        if newest_ms != before_ms:
+            self._newest.update((newest_ms,))
+        return newest_ms
 
     def _rows(self, visit: Visit) -> Iterator[Row]:
         for message in visit.outcome.messages:

@@ -19,6 +19,14 @@ SINK_BYTES_MAX = 8 << 20
 """A dead letter can be twice as large as the largest record we accept, and travels with its headers."""
 
 
+FETCH_SETTINGS = {
+    # A task that reads to the end of its partition waits this long for nothing; Kafka's own default is 500 ms.
+    "kafka.fetch.max.wait.ms": "20",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.max.poll.records": "5000",
+}
+
+
 class Query(NamedTuple):
     """A streaming query: its name, which also names its checkpoint, its source, and its folds."""
 
@@ -40,6 +48,8 @@ class Plan(NamedTuple):
     offsets_max: int
     available_now: bool = False
     trigger: str = "1 second"
+    patience_ms: int = 60_000
+    """How long Kafka may be silent before the query ends."""
 
 
 def start_query(session: Any, query: Query, plan: Plan) -> Any:
@@ -54,6 +64,8 @@ def start_query(session: Any, query: Query, plan: Plan) -> Any:
         .option("subscribe", f"{plan.prefix}.{query.source}")
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", plan.offsets_max)
+        .options(**FETCH_SETTINGS)
+        .options(**_source_patience(plan.patience_ms))
         .load()
         .select("topic", "partition", "offset", f.unix_millis("timestamp").alias("timestamp_ms"), "key", "value")
     )
@@ -71,10 +83,28 @@ def start_query(session: Any, query: Query, plan: Plan) -> Any:
         .outputMode("update")
         .options(**kafka)
         .option("kafka.max.request.size", SINK_BYTES_MAX)
+        .options(**_sink_patience(plan.patience_ms))
         .option("checkpointLocation", f"{plan.checkpoint}/{query.name}")
     )
     timed = writer.trigger(availableNow=True) if plan.available_now else writer.trigger(processingTime=plan.trigger)
     return timed.start()
+
+
+def _source_patience(patience_ms: int) -> dict[str, str]:
+    return {
+        "kafka.default.api.timeout.ms": str(patience_ms),
+        "kafka.request.timeout.ms": str(min(patience_ms, 30_000)),
+        "kafkaConsumer.pollTimeoutMs": str(patience_ms),
+        "fetchOffset.numRetries": "1",
+    }
+
+
+def _sink_patience(patience_ms: int) -> dict[str, str]:
+    return {
+        "kafka.max.block.ms": str(patience_ms),
+        "kafka.request.timeout.ms": str(min(patience_ms // 2, 30_000)),
+        "kafka.delivery.timeout.ms": str(patience_ms),
+    }
 
 
 def tallies(query: Query, config: Config) -> list[str]:

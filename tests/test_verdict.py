@@ -1,0 +1,241 @@
+"""Verdicts: joining them is a semilattice for every kind, they survive JSON, and the logs fold never takes one back."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from state.fold import Arrival, Arrivals, Message
+from state.head import NO_PREVIOUS
+from state.limits import BRANCHES_MAX, REFERRERS_MAX
+from state.logs import LogsFold
+from state.segment import Ref
+from state.verdict import (
+    KINDS,
+    BadIndex,
+    ClockSkew,
+    Equivocation,
+    Fork,
+    Limit,
+    Missing,
+    Named,
+    Quarantine,
+    Signed,
+    Verdict,
+    decode_verdict,
+    encode_verdict,
+    join,
+    json_schema,
+    key_of,
+    kind_of,
+)
+from tests.loglab import AUTHORS, GRACE_MS, START_MS, Copy, batches_of, histories, lab_config, noop
+
+SWARM, AUTHOR = "aa" * 32, "bb" * 32
+CONFIG = lab_config()
+times = st.integers(0, 2**53 - 1)
+configs = st.sampled_from(["01" * 32, "02" * 32])
+
+
+def hex_id(number: int) -> str:
+    return sha256(b"%d" % number).hexdigest()
+
+
+@st.composite
+def signed(draw: st.DrawFn, number: int | None = None) -> Signed:
+    """A head among a few: the id fixes the head, but a head can be signed in several ways and seen at several times."""
+    number = draw(st.integers(0, BRANCHES_MAX + 5)) if number is None else number
+    return Signed(hex_id(number), f"{number:0440x}", draw(st.sampled_from(["0a", "0b", "0c"])) * 64, draw(times))
+
+
+@st.composite
+def heads(draw: st.DrawFn, least: int, most: int) -> tuple[Signed, ...]:
+    """Different heads, sorted by id, as they stand in a verdict."""
+    numbers = draw(st.lists(st.integers(0, BRANCHES_MAX + 5), min_size=least, max_size=most, unique=True))
+    return tuple(sorted((draw(signed(number)) for number in numbers), key=lambda head: head.id))
+
+
+named = st.builds(Named, st.just(AUTHOR), st.integers(1, 40), st.just(hex_id(0)))
+referrers = st.lists(named, min_size=1, max_size=REFERRERS_MAX, unique=True).map(lambda names: tuple(sorted(names)))
+
+
+def about(kind: type[Verdict], **facts: Any) -> st.SearchStrategy[Any]:
+    """Verdicts of one key: what the key says is fixed, the facts are drawn."""
+    return st.builds(kind, key=st.just(key_of(kind, SWARM, "x")), swarm=st.just(SWARM), config=configs, **facts)
+
+
+AUTHOR_ONLY = st.just(AUTHOR)
+STRATEGIES: dict[type[Verdict], st.SearchStrategy[Any]] = {
+    Fork: about(
+        Fork, author=AUTHOR_ONLY, previous=st.just(hex_id(-1)), branches=heads(2, BRANCHES_MAX), more=st.booleans()
+    ),
+    Equivocation: about(Equivocation, author=AUTHOR_ONLY, index=st.integers(1, 3), evidence=heads(2, 2)),
+    Missing: about(
+        Missing,
+        author=AUTHOR_ONLY,
+        index=st.just(5),
+        id=st.just(hex_id(9)),
+        since_ms=times,
+        disputed=st.booleans(),
+        referrers=referrers,
+        more=st.booleans(),
+    ),
+    BadIndex: about(
+        BadIndex,
+        author=AUTHOR_ONLY,
+        segment=signed(1),
+        previous=signed(2),
+        index=st.just(7),
+        previous_index=st.just(3),
+    ),
+    ClockSkew: about(ClockSkew, author=AUTHOR_ONLY, ahead_ms=times, behind_ms=times),
+    Limit: about(Limit, author=AUTHOR_ONLY, limit=st.just("branches"), maximum=st.just(64)),
+    Quarantine: about(
+        Quarantine,
+        fold=st.just("logs"),
+        fold_key=st.just("00"),
+        error=st.sampled_from(["KeyError: 1", "ValueError: 2"]),
+    ),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+def test_every_kind_has_a_strategy() -> None:
+    assert set(STRATEGIES) == set(KINDS)
+
+
+@every_kind
+@given(st.data())
+def test_joining_is_idempotent(kind: type[Verdict], data: st.DataObject) -> None:
+    one = data.draw(STRATEGIES[kind])
+    assert join(one, one) == one
+
+
+@every_kind
+@given(st.data())
+def test_joining_is_commutative(kind: type[Verdict], data: st.DataObject) -> None:
+    one, other = data.draw(STRATEGIES[kind]), data.draw(STRATEGIES[kind])
+    assert encode_verdict(join(one, other)) == encode_verdict(join(other, one))
+
+
+@every_kind
+@given(st.data())
+def test_joining_is_associative(kind: type[Verdict], data: st.DataObject) -> None:
+    one, two, three = (data.draw(STRATEGIES[kind]) for _ in range(3))
+    assert join(join(one, two), three) == join(one, join(two, three))
+
+
+@every_kind
+@given(st.data())
+def test_a_join_holds_what_both_say(kind: type[Verdict], data: st.DataObject) -> None:
+    one, other = data.draw(STRATEGIES[kind]), data.draw(STRATEGIES[kind])
+    both = join(one, other)
+    assert join(both, one) == both
+    assert join(both, other) == both
+
+
+@every_kind
+@given(st.data())
+def test_a_verdict_survives_json(kind: type[Verdict], data: st.DataObject) -> None:
+    verdict = data.draw(STRATEGIES[kind])
+    encoded = encode_verdict(verdict)
+    assert decode_verdict(encoded) == verdict
+    assert encode_verdict(decode_verdict(encoded)) == encoded
+    plain = json.loads(encoded)
+    assert plain["kind"] == kind_of(verdict) == verdict.key.split("/")[0]
+    assert {"key", "swarm", "config"} <= plain.keys()
+
+
+def test_verdicts_of_different_keys_or_kinds_do_not_join() -> None:
+    limit = Limit(key="limit/1", swarm=SWARM, config="", author=AUTHOR, limit="span", maximum=1)
+    skew = ClockSkew(key="limit/1", swarm=SWARM, config="", author=AUTHOR, ahead_ms=1, behind_ms=0)
+    for other in (msgspec.structs.replace(limit, key="limit/2"), skew):
+        with pytest.raises(ValueError, match="only verdicts of one key join"):
+            join(limit, other)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"kind": "rumour"}', '{"kind": "limit"}', '{"kind": "fork", "key": 5}']
+)
+def test_what_is_no_verdict_is_refused(text: str) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode_verdict(text.encode())
+
+
+def test_the_schema_names_every_kind_and_what_all_have() -> None:
+    """That docs/verdicts.schema.json is current is proved with the vectors, in test_vectors.py."""
+    schema = json_schema()
+    kinds = {definition["properties"]["kind"]["enum"][0]: definition for definition in _verdicts_of(schema)}
+    assert set(kinds) == {str(kind.__struct_config__.tag) for kind in KINDS}
+    for definition in kinds.values():
+        assert {"kind", "key", "swarm", "config"} <= set(definition["required"])
+
+
+def _verdicts_of(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from (one for one in schema["$defs"].values() if "kind" in one["properties"])
+
+
+# What the logs fold emits
+
+
+def emissions(batches: list[list[Copy]], clocks: list[int]) -> Iterator[Message]:
+    """All messages of the logs fold in their order; each shard is packed and opened again after each batch."""
+    fold = LogsFold(CONFIG)
+    blobs: dict[bytes, bytes] = {}
+    archives: dict[bytes, dict[bytes, bytes]] = defaultdict(dict)
+    end_ms = max((copy.time_ms for batch in batches for copy in batch), default=0)
+    for at, batch in enumerate([*batches, []]):
+        clock_ms = end_ms if at == len(batches) else min(end_ms, clocks[at % len(clocks)])
+        routed = defaultdict(list)
+        for key, payload in fold.route(Arrivals([Arrival(*copy) for copy in batch], [])):
+            routed[key].append(payload)
+        for key in fold.all_keys():
+            shard = fold.open(key, blobs.get(key), archives[key])
+            yield from shard.absorb(routed[key], clock_ms).messages
+            blobs[key] = shard.pack()
+
+
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_each_verdict_holds_all_that_was_said_under_its_key_since_it_was_last_withdrawn(data: st.DataObject) -> None:
+    """SPEC: DESIGN, verdicts: each one emitted holds the join of all before it, because compaction keeps the last."""
+    copies = data.draw(histories())
+    clocks = sorted(data.draw(st.lists(st.integers(START_MS, START_MS + 6 * GRACE_MS), min_size=1, max_size=5)))
+    batches = data.draw(st.composite(batches_of)(copies))
+    said: dict[bytes, Verdict] = {}
+    for message in emissions(batches, clocks):
+        if message.value is None:
+            assert message.key in said, "what was never said was withdrawn"
+            withdrawn = said.pop(message.key)
+            assert isinstance(withdrawn, Missing | ClockSkew), "only these can be withdrawn"
+            continue
+        verdict = decode_verdict(message.value)
+        assert verdict.key.encode() == message.key
+        before = said.get(message.key, verdict)
+        assert join(before, verdict) == verdict
+        said[message.key] = verdict
+
+
+def test_a_missing_verdict_loses_a_referrer_whose_own_index_was_wrong() -> None:
+    """The one verdict that can shrink without a tombstone: part of it is withdrawn, when what was missing comes and
+    stands at another index. The liar's ref to the wrong index stays, and the bad index has a verdict of its own.
+    """
+    liar, witness, third = AUTHORS
+    first = noop(liar, 1, NO_PREVIOUS)
+    second = noop(liar, 2, first.id)
+    leap = noop(liar, 9, second.id)
+    referrer = noop(witness, 1, NO_PREVIOUS, refs=[Ref(liar, 8, second.id)])
+    late_ms = START_MS + 10 * GRACE_MS
+    later = noop(third, 1, NO_PREVIOUS, time_ms=late_ms)
+    early = [Copy(segment, START_MS) for segment in (first, leap, referrer)]
+    batches = [early, [Copy(later, late_ms)], [Copy(second, START_MS)]]
+    found = [decode_verdict(message.value or b"") for message in emissions(batches, [START_MS, late_ms, late_ms])]
+    named_by = [[name.author for name in verdict.referrers] for verdict in found if isinstance(verdict, Missing)]
+    assert named_by == [sorted([liar.hex(), witness.hex()]), [witness.hex()]]
+    assert [verdict.segment.id for verdict in found if isinstance(verdict, BadIndex)] == [leap.id.hex()]
