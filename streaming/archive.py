@@ -5,6 +5,10 @@ from hashlib import blake2b
 from typing import Protocol
 
 
+class StoreError(Exception):
+    """The store could not be read or written: no fault of a fold, and the batch has to be tried again."""
+
+
 class Store(Protocol):
     """Where an archive stands: Spark's map state, or a dictionary in tests."""
 
@@ -27,8 +31,11 @@ class BufferedArchive(MutableMapping[bytes, bytes]):
     def flush(self) -> None:
         """Write what was held back."""
         assert self._store is not None
-        for name, value in self.writes.items():
-            self._store.put(name, value)
+        try:
+            for name, value in self.writes.items():
+                self._store.put(name, value)
+        except Exception as error:
+            raise StoreError(f"an archive could not be written: {error}") from error
         self.writes.clear()
 
     def digest(self) -> bytes:
@@ -41,11 +48,17 @@ class BufferedArchive(MutableMapping[bytes, bytes]):
     def __getitem__(self, name: bytes) -> bytes:
         value = self.writes.get(name)
         if value is None:
-            assert self._store is not None
-            value = self._store.get(name)
+            value = self._read(name)
         if value is None:
             raise KeyError(name)
         return value
+
+    def _read(self, name: bytes) -> bytes | None:
+        assert self._store is not None
+        try:
+            return self._store.get(name)
+        except Exception as error:
+            raise StoreError(f"an archive could not be read: {error}") from error
 
     def __setitem__(self, name: bytes, value: bytes) -> None:
         self.writes[name] = value

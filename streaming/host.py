@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from state.fold import Fold, Machine, Message, Outcome, Tally, Topic
 from state.verdict import Quarantine, encode_verdict, key_of
-from streaming.archive import BufferedArchive, Store
+from streaming.archive import BufferedArchive, Store, StoreError
 
 INVARIANT_TALLY = "invariant_violations"
 QUARANTINE_TALLY = "quarantined"
@@ -72,6 +72,8 @@ class KeyHost:
             return Visit(Outcome(list(self._dead_letters(payloads)), []), None)
         try:
             return self._absorb(stored, store, payloads, clock_ms)
+        except StoreError:
+            raise  # Spark tries the batch again; to quarantine the key would blame the fold for it
         except Exception as error:  # noqa: BLE001  whatever a fold's bug raises, the other keys go on
             return self._quarantine(stored, payloads, f"{type(error).__name__}: {error}"[:1000])
 

@@ -1,10 +1,12 @@
-"""What many tests share: one embedded broker for the whole run."""
+"""What many tests share: one embedded broker and one Spark session for the whole run."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from streaming.broker import Broker
+from streaming.session import start_session
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +14,11 @@ def broker() -> Iterator[Broker]:
     """A started broker. Tests share it: each makes topics with names of its own, and none stops it."""
     with Broker() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A Spark session on two cores. Tests share it: each has checkpoints of its own, and none stops it."""
+    session = start_session("local[2]", 2)
+    yield session
+    session.stop()
