@@ -103,7 +103,7 @@ def run(
     prefix: Prefix = PREFIX_DEFAULT,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     shuffle_partitions: Annotated[int | None, typer.Option(min=1, help="Fixed when the checkpoint is made.")] = None,
-    offsets_max: Annotated[int, typer.Option(min=1, help="Records that a batch reads at most.")] = 50_000,
+    offsets_max: Annotated[int, typer.Option(min=1, help="Records that a batch reads at most.")] = 100_000,
     trigger: Annotated[str, typer.Option(help="Time between batches, such as '1 second'.")] = "1 second",
     available_now: Annotated[bool, typer.Option("--available-now", help="End when all is read.")] = False,
     patience: Annotated[str, typer.Option(help="How long Kafka may be silent before the job ends.")] = "60s",

@@ -6,7 +6,7 @@ task has read its partition, one row to every key of every fold with what it rea
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -27,12 +27,12 @@ EVENT_SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
-"""What ingest reads of a Kafka record."""
+RECORD_COLUMNS = ("partition", "offset", "timestamp_ms", "key", "value")
+"""What ingest reads of a Kafka record; its topic is that of the query."""
 
 Row = tuple[str, bytes, int, int, bool, bytes | None]
-ReadToEnd = Callable[[str, int, int], bool]
-"""Whether the record at (topic, partition, offset) is the last one of its partition now."""
+ReadToEnd = Callable[[int, int], bool]
+"""Whether the record at (partition, offset) is the last one of its partition now."""
 
 Origin = Callable[[int], tuple[Place, bytes | None]]
 """The place and the key of a record, by its position; asked for only when a record is refused."""
@@ -51,30 +51,41 @@ def read_records(values: Sequence[bytes | None], times_ms: Sequence[int], origin
     return Arrivals(verified, refused)
 
 
+class _Newest(NamedTuple):
+    offset: int
+    time_ms: int
+
+
 class Ingest:
     """Turns the record batches of one task into event rows."""
 
-    def __init__(self, config: Config, folds: dict[str, Fold], read_to_end: ReadToEnd) -> None:
+    def __init__(self, topic: str, config: Config, folds: dict[str, Fold], read_to_end: ReadToEnd) -> None:
+        self._topic = topic
         self._config = config
         self._folds = folds
         self._read_to_end = read_to_end
 
     def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Events as they are read; and, at the end of the task, what was read of each partition."""
-        newest: dict[tuple[str, int], Place] = {}
+        newest: dict[int, _Newest] = {}
         for batch in batches:
             times_ms = batch.column("timestamp_ms").to_pylist()
             values = batch.column("value").to_pylist()
-            arrivals = read_records(values, times_ms, _origin_in(batch), self._config.authors)
-            for place in _newest_places(batch):
-                before = newest.get(place[:2], place)
-                newest[place[:2]] = place._replace(
-                    offset=max(place.offset, before.offset), time_ms=max(place.time_ms, before.time_ms)
-                )
+            arrivals = read_records(values, times_ms, self._origin_in(batch), self._config.authors)
+            for partition, read in _newest_in(batch):
+                before = newest.get(partition, read)
+                newest[partition] = _Newest(max(read.offset, before.offset), max(read.time_ms, before.time_ms))
             yield _as_batch(list(self._events(arrivals)))
-        for place in newest.values():
-            at_end = self._read_to_end(place.topic, place.partition, place.offset)
-            yield _as_batch(list(self._readings(Reading(place.partition, place.time_ms, at_end))))
+        for partition, read in newest.items():
+            at_end = self._read_to_end(partition, read.offset)
+            yield _as_batch(list(self._readings(Reading(partition, read.time_ms, at_end))))
+
+    def _origin_in(self, batch: pa.RecordBatch) -> Origin:
+        def origin(at: int) -> tuple[Place, bytes | None]:
+            partition, offset, time_ms, key = (batch.column(name)[at].as_py() for name in RECORD_COLUMNS[:4])
+            return Place(self._topic, partition, offset, time_ms), key
+
+        return origin
 
     def _events(self, arrivals: Arrivals) -> Iterator[Row]:
         for name, fold in self._folds.items():
@@ -88,7 +99,7 @@ class Ingest:
 
 
 def ingest_function(
-    config_json: str, fold_names: tuple[str, ...], kafka: dict[str, str]
+    topic: str, config_json: str, fold_names: tuple[str, ...], kafka: dict[str, str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`; what it needs is made once in each worker."""
 
@@ -96,24 +107,17 @@ def ingest_function(
         from streaming.worker import watermarks, worker_config
 
         config = worker_config(config_json)
-        yield from Ingest(config, make_folds(fold_names, config), watermarks(json.dumps(kafka))).batches(batches)
+        folds = make_folds(fold_names, config)
+        yield from Ingest(topic, config, folds, watermarks(json.dumps(kafka), topic)).batches(batches)
 
     return run
 
 
-def _origin_in(batch: pa.RecordBatch) -> Origin:
-    def origin(at: int) -> tuple[Place, bytes | None]:
-        topic, partition, offset, time_ms, key = (batch.column(name)[at].as_py() for name in RECORD_COLUMNS[:5])
-        return Place(topic, partition, offset, time_ms), key
-
-    return origin
-
-
-def _newest_places(batch: pa.RecordBatch) -> Iterator[Place]:
+def _newest_in(batch: pa.RecordBatch) -> Iterator[tuple[int, _Newest]]:
     """The last offset and the newest time of each partition in a batch: of one, because a task reads one."""
-    grouped = pa.table(batch.select(RECORD_COLUMNS[:4])).group_by(["topic", "partition"])
+    grouped = pa.table(batch.select(RECORD_COLUMNS[:3])).group_by("partition")
     for row in grouped.aggregate([("offset", "max"), ("timestamp_ms", "max")]).to_pylist():
-        yield Place(row["topic"], row["partition"], row["offset_max"], row["timestamp_ms_max"])
+        yield row["partition"], _Newest(row["offset_max"], row["timestamp_ms_max"])
 
 
 def _as_batch(rows: list[Row]) -> pa.RecordBatch:

@@ -38,9 +38,9 @@ class Settings(NamedTuple):
     prefix: str = PREFIX_DEFAULT
     master: str = "local[*]"
     shuffle_partitions: int | None = None
-    offsets_max: int = 50_000
-    """Records a batch reads at most: about three seconds of work on two cores, so that a backlog is worked off in
-    steps that can be watched and repeated."""
+    offsets_max: int = 100_000
+    """Records a batch reads at most: some six seconds of work on two cores. A batch costs half a second whatever it
+    holds, so a backlog is worked off in large steps; still small enough to be repeated after a crash."""
     trigger: str = "1 second"
     available_now: bool = False
     patience_ms: int = 60_000

@@ -56,20 +56,23 @@ def start_query(session: Any, query: Query, plan: Plan) -> Any:
     """Start a query and give its handle. The same checkpoint makes it go on where it was."""
     from pyspark.sql import functions as f
 
+    topic = f"{plan.prefix}.{query.source}"
     config_json = msgspec.json.encode(plan.config).decode()
     kafka = {f"kafka.{name}": value for name, value in plan.connection.java().items()}
     records = (
         session.readStream.format("kafka")
         .options(**kafka)
-        .option("subscribe", f"{plan.prefix}.{query.source}")
+        .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", plan.offsets_max)
         .options(**FETCH_SETTINGS)
         .options(**_source_patience(plan.patience_ms))
         .load()
-        .select("topic", "partition", "offset", f.unix_millis("timestamp").alias("timestamp_ms"), "key", "value")
+        .select("partition", "offset", f.unix_millis("timestamp").alias("timestamp_ms"), "key", "value")
     )
-    events = records.mapInArrow(ingest_function(config_json, query.folds, plan.connection.librdkafka()), EVENT_COLUMNS)
+    events = records.mapInArrow(
+        ingest_function(topic, config_json, query.folds, plan.connection.librdkafka()), EVENT_COLUMNS
+    )
     processor = FoldProcessor(config_json, query.folds, plan.prefix)
     rows = events.groupBy("fold", "key").transformWithState(processor, OUTPUT_COLUMNS, "Update", "None")
     counted = [

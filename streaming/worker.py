@@ -18,13 +18,13 @@ def worker_config(config_json: str) -> Config:
 
 
 @cache
-def watermarks(kafka_json: str) -> ReadToEnd:
+def watermarks(kafka_json: str, topic: str) -> ReadToEnd:
     """Asks the broker whether a record is the last one of its partition; one client a worker, never a group member."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer({**json.loads(kafka_json), "group.id": "quorumscope-watermarks", "enable.auto.commit": False})
 
-    def read_to_end(topic: str, partition: int, offset: int) -> bool:
+    def read_to_end(partition: int, offset: int) -> bool:
         try:
             answer = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WATERMARK_TIMEOUT_S)
         except KafkaException:
