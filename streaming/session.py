@@ -19,7 +19,7 @@ SETTINGS = {
     # Counting rows costs a read before each write; the folds count what matters themselves.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # Events come packed, many to a row; small batches let Python verify while the JVM still reads.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200",
     # Records go to Python and back through sockets of the file system: a tenth quicker than through TCP.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",

@@ -35,10 +35,12 @@ from streaming.session import start_session
 from streaming.topics import Setup, create_topics
 
 PEERS = 200
-PARTITIONS = 4
+PARTITIONS = 2
+"""One for each core: a task costs some 50 ms whatever it reads."""
 OP_BYTES = 120
 CORES = 2
-WARM_UPS = 2
+WARM_UPS = 4
+"""The JVM compiles what it runs often; after so many readings the figures stay."""
 RESULTS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
@@ -184,7 +186,7 @@ def _lines(path: str) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=2, help="measurements of each case")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each case")
     parser.add_argument("--case", choices=["1", "50"], help="only the case with so many ops a segment")
     parser.add_argument("--dry", action="store_true", help="do not append to docs/benchmarks.md")
     parser.add_argument("--conf", action="append", default=[], help="Spark setting, NAME=VALUE")
