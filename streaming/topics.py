@@ -15,6 +15,7 @@ REQUEST_TIMEOUT_S = 10.0
 """How long a broker may take to answer: an unreachable one is told within this time."""
 
 _MIB = 1 << 20
+_TIME_MS_MAX = 1 << 53
 
 
 class TopicPlan(NamedTuple):
@@ -51,21 +52,20 @@ def plans(setup: Setup) -> list[TopicPlan]:
     of vanishing at the broker; the dead letters must hold them with their headers.
     """
     time_type = "CreateTime" if setup.create_time else "LogAppendTime"
-    # Records with times of their own choice would expire by them at once.
+    # Records with times of their own choice would expire by them at once; and Spark cannot read one of a time beyond
+    # what microseconds count to, so the broker refuses those.
     kept_ms = -1 if setup.create_time else setup.retention_ms
+    times = {"message.timestamp.after.max.ms": str(_TIME_MS_MAX)} if setup.create_time else {}
     delete = {"cleanup.policy": "delete", "retention.ms": str(setup.retention_ms)}
+
+    segments = delete | times | {"message.timestamp.type": time_type, "retention.ms": str(kept_ms)}
 
     def plan(topic: str, partitions: int, settings: dict[str, str], wanted_bytes: int) -> TopicPlan:
         settings = settings | {"max.message.bytes": str(wanted_bytes)}
         return TopicPlan(f"{setup.prefix}.{topic}", partitions, settings, wanted_bytes)
 
     return [
-        plan(
-            Topic.SEGMENTS,
-            setup.partitions,
-            delete | {"message.timestamp.type": time_type, "retention.ms": str(kept_ms)},
-            2 * _MIB,
-        ),
+        plan(Topic.SEGMENTS, setup.partitions, segments, 2 * _MIB),
         plan(Topic.VERDICTS, 1, {"cleanup.policy": "compact"}, 4 * _MIB),
         plan(Topic.REJECTED, 1, delete, 4 * _MIB),
     ]
@@ -93,8 +93,10 @@ def check_topics(connection: Connection, setup: Setup) -> list[str]:
     for plan in plans(setup):
         if plan.name not in present:
             problems.append(f"{plan.name} does not exist: `quorumscope topics --create` makes it")
-        else:
-            problems += [f"{plan.name}: {problem}" for problem in _differences(plan, _settings(admin, plan.name))]
+            continue
+        problems += [f"{plan.name}: {problem}" for problem in _differences(plan, _settings(admin, plan.name))]
+        if present[plan.name] < plan.partitions:
+            problems.append(f"{plan.name}: want at least {plan.partitions} partitions, got {present[plan.name]}")
     return problems
 
 
@@ -126,10 +128,11 @@ def admin_client(connection: Connection) -> AdminClient:
         raise MissingPartError(f"the Kafka settings are not usable: {error.args[0].str()}") from None
 
 
-def existing(admin: AdminClient, connection: Connection) -> set[str]:
-    """The names of all topics; raises MissingPartError if no broker answers."""
+def existing(admin: AdminClient, connection: Connection) -> dict[str, int]:
+    """All topics with their numbers of partitions; raises MissingPartError if no broker answers."""
     try:
-        return set(admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+        found = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        return {name: len(topic.partitions) for name, topic in found.items()}
     except KafkaException as error:
         raise MissingPartError(
             f"no Kafka broker answers at {connection.bootstrap} ({error.args[0].str()}): "

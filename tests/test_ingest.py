@@ -60,7 +60,7 @@ def judged(simulation: Simulation, records: list[Record]) -> Arrivals:
 def run(
     simulation: Simulation, records: list[Record], size: int = 100, at_end: Callable[..., bool] = lambda *_: True
 ) -> list[dict]:
-    ingest = Ingest(simulation.config, make_folds(FOLDS, simulation.config), at_end)
+    ingest = Ingest(TOPIC, simulation.config, make_folds(FOLDS, simulation.config), at_end)
     batches = list(ingest.batches(in_batches(records, size)))
     assert all(batch.schema == EVENT_SCHEMA for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
@@ -152,7 +152,7 @@ def test_the_reading_has_the_newest_time_of_all_records_and_asks_about_the_last_
 
     for size in (1, 7, 1000):
         assert readings(run(simulation, read, size, at_end)) == {Reading(5, 1 << 50, at_end=False)}
-    assert asked == [(TOPIC, 5, first_bad)] * 3
+    assert asked == [(5, first_bad)] * 3
 
 
 def test_a_late_record_does_not_take_the_reading_back(simulation: Simulation, records: list[Record]) -> None:

@@ -148,3 +148,9 @@ def test_a_broker_that_cannot_be_reached_is_a_sentence_within_a_bounded_time(
 def test_settings_that_kafka_does_not_know_are_a_sentence() -> None:
     with pytest.raises(MissingPartError, match=r"the Kafka settings are not usable: .+"):
         check_topics(Connection(bootstrap="127.0.0.1:1", protocol="NONE"), Setup())
+
+
+def test_too_few_partitions_are_told(connection: Connection, prefix: str) -> None:
+    create_topics(connection, Setup(prefix=prefix, partitions=2))
+    (problem,) = check_topics(connection, Setup(prefix=prefix, partitions=3))
+    assert "want at least 3 partitions, got 2" in problem
