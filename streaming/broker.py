@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from streaming.guard import BrokerError, GuardedProcess
 from streaming.jars import broker_jars
@@ -79,19 +79,33 @@ _SETTINGS = {
 }
 
 
+class Login(NamedTuple):
+    """A user that may log in with a password, over a second address. Requires letters and digits only."""
+
+    username: str
+    password: str
+
+
 class Broker:
     """One Kafka node. Not for use from two threads at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, login: Login | None = None) -> None:
         self._process: GuardedProcess | None = None
         self._command: list[str] = []
-        self._ports = (0, 0)
+        self._login = login
+        self._ports = (0, 0, 0)
 
     @property
     def bootstrap(self) -> str:
         """The address for clients; it stays the same over `restart`."""
         self._started()
         return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def secure_bootstrap(self) -> str:
+        """The address for clients that log in; for a broker that was made with a login."""
+        self._started()
+        return f"127.0.0.1:{self._ports[2]}"
 
     @property
     def folder(self) -> Path:
@@ -156,7 +170,9 @@ class Broker:
 
     def _choose_ports(self) -> None:
         self._ports = _free_ports()
-        (self.folder / "server.properties").write_text(_properties(self.folder, *self._ports), encoding="utf-8")
+        (self.folder / "server.properties").write_text(
+            _properties(self.folder, self._ports, self._login), encoding="utf-8"
+        )
 
     def _format(self, deadline: float) -> None:
         # With "=" in between, since an id may begin with a dash, which the tool would take for an option.
@@ -218,19 +234,32 @@ def _wait(condition: Callable[[], bool], deadline: float) -> bool:
     return met
 
 
-def _free_ports() -> tuple[int, int]:
-    """Ports for clients and for the controller, free a moment ago; held together so that they differ."""
-    with socket.socket() as first, socket.socket() as second:
-        for free in (first, second):
+def _free_ports() -> tuple[int, int, int]:
+    """Ports for clients, the controller and clients that log in, free a moment ago; held together, so they differ."""
+    with socket.socket() as first, socket.socket() as second, socket.socket() as third:
+        for free in (first, second, third):
             free.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
+        return first.getsockname()[1], second.getsockname()[1], third.getsockname()[1]
 
 
-def _properties(folder: Path, port: int, controller_port: int) -> str:
+def _properties(folder: Path, ports: tuple[int, int, int], login: Login | None) -> str:
+    port, controller_port, secure_port = ports
     place = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
         "log.dirs": str(folder / "data"),
     }
+    if login is not None:
+        secure = f",SECURE://127.0.0.1:{secure_port}"
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        place |= {
+            "listeners": place["listeners"] + secure,
+            "advertised.listeners": place["advertised.listeners"] + secure,
+            "listener.security.protocol.map": _SETTINGS["listener.security.protocol.map"] + ",SECURE:SASL_PLAINTEXT",
+            "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.secure.plain.sasl.jaas.config": (
+                f'{module} required user_{login.username}="{login.password}";'
+            ),
+        }
     return "".join(f"{name}={value}\n" for name, value in (_SETTINGS | place).items())

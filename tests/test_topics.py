@@ -150,6 +150,7 @@ def test_settings_that_kafka_does_not_know_are_a_sentence() -> None:
         check_topics(Connection(bootstrap="127.0.0.1:1", protocol="NONE"), Setup())
 
 
+@pytest.mark.kafka
 def test_too_few_partitions_are_told(connection: Connection, prefix: str) -> None:
     create_topics(connection, Setup(prefix=prefix, partitions=2))
     (problem,) = check_topics(connection, Setup(prefix=prefix, partitions=3))
