@@ -8,19 +8,16 @@ Rules (SPEC: DESIGN, logs), each a function of the set of heads and refs and of 
 - A ref to a noop that is not held is a claim; when the clock is a grace past its earliest referrer, it is missing.
 - What was missing and comes is withdrawn. Nothing else is ever taken back.
 - A head over a limit is dropped, and a verdict says which limit.
-
-Heads stand in spans of 64 indexes. The newest span is *open*: it stays in the blob; the others are in the archive.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 import msgspec
 
 from state.fold import Archive
 from state.limits import BRANCHES_MAX, CLAIMS_MAX, SPAN_RUNS_MAX, SPAN_SEGMENTS_MAX, UNRESOLVED_MAX
-from state.span import Claim, ClaimKey, Kept, Span, span_of, unpack_span
+from state.span import Claim, ClaimKey, Kept, Span, span_of
+from state.spanstore import SpanState, SpanStore
 
 SCAN_SPANS_MAX = 4096
 """Spans that are searched for a `previous` that is not where it should be: 262,144 segments, about two seconds."""
@@ -32,7 +29,6 @@ LIMITS = {
     "runs": SPAN_RUNS_MAX,
     "scan": SCAN_SPANS_MAX,
 }
-NEVER = (1 << 63) - 1
 
 
 class Odd(msgspec.Struct, array_like=True):
@@ -50,12 +46,7 @@ class LogState(msgspec.Struct, array_like=True):
     """What the blob keeps of a log."""
 
     heads: int = 0
-    open_span: int = -1
-    open_bytes: bytes = b""
-    runs: list[tuple[int, int]] = []
-    """The spans that hold heads, as half-open stretches."""
-    claimed: dict[int, int] = {}
-    """The spans that hold claims, each with the time when the earliest unreported one is due."""
+    spans: SpanState = msgspec.field(default_factory=SpanState)
     odd: dict[bytes, list[Odd]] = {}
     forks: dict[bytes, list[int]] = {}
     """By `previous`: the indexes at which two or more heads claim it."""
@@ -93,46 +84,41 @@ class AuthorLog:
         self.author = author
         self.state = state
         self.changes = Changes()
-        self._archive = archive
+        self._spans = SpanStore(swarm, author, state.spans, archive)
         self._claims_of = claims_of
-        self._spans: dict[int, Span] = {}
-        self._dirty: set[int] = set()
 
     # What is held
 
-    def span(self, number: int) -> Span:
-        """The span with this number, from memory, the blob or the archive; a new one if there is none."""
-        span = self._spans.get(number)
-        if span is None:
-            span = self._spans[number] = self._load(number)
-        return span
-
     def holds(self, index: int, head_id: bytes) -> bool:
-        return self._knows(span_of(index)) and self.span(span_of(index)).holds(index, head_id)
+        span = self._span_at(index)
+        return span is not None and span.holds(index, head_id)
 
     def claimants(self, index: int, previous: bytes) -> list[Kept]:
-        return self.span(span_of(index)).at(index, previous) if self._knows(span_of(index)) else []
+        """The heads at `index` that claim `previous`."""
+        span = self._span_at(index)
+        return span.at(index, previous) if span else []
 
     def heads_at(self, index: int) -> list[Kept]:
-        return self.span(span_of(index)).by_index.get(index, []) if self._knows(span_of(index)) else []
+        span = self._span_at(index)
+        return span.by_index.get(index, []) if span else []
 
     def claim(self, key: ClaimKey) -> Claim | None:
-        return self.span(span_of(key.index)).claims.get(key) if self._knows(span_of(key.index)) else None
+        span = self._span_at(key.index)
+        return span.claims.get(key) if span else None
 
     def kept(self, index: int, head_id: bytes) -> Kept:
-        return self.span(span_of(index)).heads[head_id]
+        return self._spans.span(span_of(index)).heads[head_id]
 
-    def numbers(self) -> Iterator[int]:
-        """The numbers of the spans that hold heads, the newest first."""
-        for start, stop in reversed(self.state.runs):
-            yield from range(stop - 1, start - 1, -1)
+    def _span_at(self, index: int) -> Span | None:
+        number = span_of(index)
+        return self._spans.span(number) if self._spans.knows(number) else None
 
     # What comes
 
     def add_head(self, kept: Kept) -> bool:
         """Take in a head; False if it was held before (then its earliest time and least signature stay)."""
         number = span_of(kept.index)
-        span = self.span(number)
+        span = self._spans.span(number)
         held = span.heads.get(kept.id)
         if held is not None:
             self._merge(number, held, kept)
@@ -144,7 +130,7 @@ class AuthorLog:
         if not self._fits(number, span, regular=regular, branches=branches):
             return True
         span.add(kept)
-        self._dirty.add(number)
+        self._spans.touch(number)
         self.state.heads += 1
         if siblings:
             self._add_sibling(kept, span)
@@ -164,7 +150,7 @@ class AuthorLog:
         if index < 1 or self.holds(index, noop_id):
             return
         number, key = span_of(index), ClaimKey(index, noop_id)
-        span = self.span(number)
+        span = self._spans.span(number)
         claim = span.claims.get(key)
         if claim is None:
             payer = referrer[:32]
@@ -173,9 +159,8 @@ class AuthorLog:
                 return
             self._claims_of[payer] = self._claims_of.get(payer, 0) + 1
             claim = span.claims[key] = Claim(payer, seen_ms)
-            self.state.claimed.setdefault(number, NEVER)
         if claim.add(referrer, seen_ms):
-            self._dirty.add(number)
+            self._spans.touch(number)
             self.changes.missing.add(key)
 
     def judge(self, passed_ms: int) -> bool:
@@ -188,9 +173,9 @@ class AuthorLog:
         ]
         if due:
             self._judge_odd(due)
-        claimed = [number for number, due_ms in self.state.claimed.items() if due_ms <= passed_ms]
+        claimed = self._spans.claimed_up_to(passed_ms)
         for number in claimed:
-            for key, claim in self.span(number).claims.items():
+            for key, claim in self._spans.span(number).claims.items():
                 if not claim.reported and claim.since_ms <= passed_ms:
                     self.changes.missing.add(key)
         return bool(due or claimed)
@@ -199,91 +184,54 @@ class AuthorLog:
 
     def problems(self) -> Iterator[str]:
         """What is wrong with what the blob keeps."""
-        state, name = self.state, self.author.hex()[:8]
-        if any(one[1] >= other[0] for one, other in pairwise(state.runs)):
-            yield f"{name}: stretches of spans touch or are not sorted"
-        if state.open_span >= 0 and self._run_at(state.open_span) is None:
-            yield f"{name}: the open span {state.open_span} is in no stretch"
-        if state.branches > BRANCHES_MAX or len(state.runs) > SPAN_RUNS_MAX:
-            yield f"{name}: a limit was passed: {state.branches} branches, {len(state.runs)} stretches"
-        if state.forks and not state.equivocation:
-            yield f"{name}: a fork at one index without an equivocation"
+        yield from self._spans.problems()
+        if self.state.branches > BRANCHES_MAX:
+            yield f"{self.state.branches} branches are over the limit"
+        if self.state.forks and not self.state.equivocation:
+            yield "a fork at one index without an equivocation"
 
     def problems_in_spans(self, claims: dict[bytes, int]) -> Iterator[str]:
         """What is wrong with the spans, all of which this reads; adds up in `claims` who pays for how many."""
-        state, name = self.state, self.author.hex()[:8]
+        state = self.state
         for previous, odds in state.odd.items():
             for odd in odds:
                 if not self.holds(odd.index, odd.id) or self.holds(odd.index - 1, previous):
-                    yield f"{name}: the head at {odd.index} is not held, or is not odd"
+                    yield f"the head at {odd.index} is not held, or is not odd"
         for previous, indexes in state.forks.items():
             if any(len(self.claimants(index, previous)) < 2 for index in indexes):
-                yield f"{name}: a fork has fewer than two branches"
+                yield "a fork has fewer than two branches"
         if state.equivocation and len(self.heads_at(state.equivocation)) < 2:
-            yield f"{name}: the equivocation at {state.equivocation} has fewer than two heads"
-        spans = {number: self.span(number) for number in {*self.numbers(), *state.claimed}}
+            yield f"the equivocation at {state.equivocation} has fewer than two heads"
+        claimed = state.spans.claimed
+        spans = {number: self._spans.span(number) for number in {*self._spans.numbers(), *claimed}}
         if sum(len(span.heads) for span in spans.values()) != state.heads:
-            yield f"{name}: the spans do not hold {state.heads} heads"
+            yield f"the spans do not hold {state.heads} heads"
         for number, span in spans.items():
-            if bool(span.claims) != (number in state.claimed):
-                yield f"{name}: span {number} and the list of claimed spans disagree"
+            if bool(span.claims) != (number in claimed):
+                yield f"span {number} and the list of claimed spans disagree"
             for key, claim in span.claims.items():
                 claims[claim.payer] = claims.get(claim.payer, 0) + 1
                 if span.holds(key.index, key.id):
-                    yield f"{name}: the claim at {key.index} is held"
+                    yield f"the claim at {key.index} is held"
 
     # What is kept for the next batch
 
-    def touch(self, index: int) -> None:
-        """Note that a claim at `index` was changed, so that its span is written."""
-        self._dirty.add(span_of(index))
+    def report(self, key: ClaimKey) -> Claim:
+        """Note that a verdict says that this claim is missing. Requires that there is such a claim."""
+        claim = self._spans.span(span_of(key.index)).claims[key]
+        if not claim.reported:
+            claim.reported = True
+            self._spans.touch(span_of(key.index))
+        return claim
 
     def flush(self) -> None:
-        """Write every changed span but the open one to the archive, and keep only the open one in memory."""
+        """The batch is over and its changes are said: write what was changed."""
         self.changes = Changes()
-        for number in self._dirty & self.state.claimed.keys():
-            self._schedule(number)
-        newest = max((number for number in self._dirty if self._spans[number].heads), default=-1)
-        if newest > self.state.open_span:
-            self._dirty.discard(self.state.open_span)
-            self._archive_open()
-            self.state.open_span = newest
-        for number in self._dirty:
-            packed = self._spans[number].pack()
-            if number == self.state.open_span:
-                self.state.open_bytes = packed
-            else:
-                self._write(number, packed)
-        self._dirty.clear()
-        self._spans = {number: span for number, span in self._spans.items() if number == self.state.open_span}
+        self._spans.flush()
 
     def spill(self) -> None:
-        """Move the open span to the archive: the blob has grown too large. Requires that `flush` was called."""
-        self._archive_open()
-        self.state.open_span, self.state.open_bytes = -1, b""
-
-    def _archive_open(self) -> None:
-        number = self.state.open_span
-        if number < 0:
-            return
-        span = self._spans.pop(number, None)
-        self._write(number, span.pack() if span else self.state.open_bytes)
-
-    def _write(self, number: int, packed: bytes) -> None:
-        self._archive[self._name(number)] = packed
-
-    def _name(self, number: int) -> bytes:
-        return self.author + number.to_bytes(8)
-
-    def _load(self, number: int) -> Span:
-        if not self._knows(number):
-            return Span()
-        packed = self.state.open_bytes if number == self.state.open_span else self._archive.get(self._name(number))
-        return unpack_span(packed, self.swarm, self.author) if packed else Span()
-
-    def _knows(self, number: int) -> bool:
-        """Whether the span was ever written or is in memory: looking into the archive costs time."""
-        return number in self._spans or number in self.state.claimed or self._run_at(number) is not None
+        """Make the blob smaller. Requires that `flush` was called."""
+        self._spans.spill()
 
     # How a head changes what is known
 
@@ -296,7 +244,7 @@ class AuthorLog:
             return self._hit("unresolved")
         if len(span.heads) >= SPAN_SEGMENTS_MAX:
             return self._hit("span")
-        if self._run_at(number) is None and not self._add_run(number):
+        if not self._spans.has_heads(number) and not self._spans.open_heads(number):
             return self._hit("runs")
         state.branches += branches
         return True
@@ -351,7 +299,7 @@ class AuthorLog:
             return
         held.seen_ms = min(held.seen_ms, copy.seen_ms)
         held.signature = min(held.signature, copy.signature)
-        self._dirty.add(number)
+        self._spans.touch(number)
         self._note_skew(held.time_ms, held.seen_ms)
         state, previous = self.state, held.previous
         self.changes.equivocation |= held.index == state.equivocation
@@ -382,13 +330,13 @@ class AuthorLog:
         """The indexes of those of `wanted` that are held anywhere in the log."""
         found: dict[bytes, int] = {}
         missing = set(wanted)
-        for searched, number in enumerate(self.numbers()):
+        for searched, number in enumerate(self._spans.numbers()):
             if not missing:
                 break
             if searched == SCAN_SPANS_MAX:
                 self._hit("scan")
                 break
-            heads = (self._spans.get(number) or self._load(number)).heads
+            heads = self._spans.peek(number).heads
             found |= {head_id: heads[head_id].index for head_id in missing & heads.keys()}
             missing -= found.keys()
         return found
@@ -401,34 +349,6 @@ class AuthorLog:
         if state.behind_ms is None or -ahead < state.behind_ms:
             state.behind_ms = -ahead
             self.changes.skew = True
-
-    def _schedule(self, number: int) -> None:
-        """Note when the earliest unreported claim of a span is due; forget a span that has none."""
-        claims = self._spans[number].claims.values()
-        if claims:
-            self.state.claimed[number] = min((c.since_ms for c in claims if not c.reported), default=NEVER)
-        else:
-            del self.state.claimed[number]
-
-    def _run_at(self, number: int) -> int | None:
-        runs = self.state.runs
-        at = bisect_right(runs, (number, NEVER)) - 1
-        return at if at >= 0 and number < runs[at][1] else None
-
-    def _add_run(self, number: int) -> bool:
-        """Add a span to the stretches, joining those it touches. Requires that it is in none."""
-        runs = self.state.runs
-        at = bisect_right(runs, (number, NEVER))
-        start, stop = number, number + 1
-        first, last = at, at
-        if at > 0 and runs[at - 1][1] == number:
-            first, start = at - 1, runs[at - 1][0]
-        if at < len(runs) and runs[at][0] == stop:
-            last, stop = at + 1, runs[at][1]
-        if first == last and len(runs) >= SPAN_RUNS_MAX:
-            return False
-        runs[first:last] = [(start, stop)]
-        return True
 
     def _hit(self, limit: str) -> bool:
         if limit not in self.state.over:

@@ -105,8 +105,7 @@ class Findings:
         times_ms = [odd.seen_ms for odd in odds]
         names = {Ref(log.author, odd.index, odd.id).encode() for odd in odds}
         if claim is not None:
-            claim.reported = True
-            log.touch(claimed.index)
+            log.report(claimed)
             times_ms.append(claim.since_ms)
             names |= set(claim.referrers)
         for odd in odds:

@@ -116,7 +116,7 @@ class LogsShard:
 
     def pack(self) -> bytes:
         """The blob. If it is too large, open spans are spilled to the archive, the largest first."""
-        sizes = {author: len(log.open_bytes) for author, log in self.state.logs.items()}
+        sizes = {author: len(log.spans.open_bytes) for author, log in self.state.logs.items()}
         excess = sum(sizes.values()) - BLOB_BYTES_TARGET
         if excess > 0:
             excess += BLOB_BYTES_TARGET // 2
@@ -129,13 +129,13 @@ class LogsShard:
 
     def check_invariants(self, *, deep: bool = False) -> list[str]:
         """What is wrong with the shard; `deep` reads every span from the archive, too slow for each batch."""
-        problems = [problem for log in self.logs.values() for problem in log.problems()]
+        problems = [f"{author.hex()[:8]}: {p}" for author, log in self.logs.items() for p in log.problems()]
         if sum(log.heads for log in self.state.logs.values()) > self.state.verified:
             problems.append(f"more heads are held than the {self.state.verified} that were verified")
         if deep:
             claims: dict[bytes, int] = {}
-            for log in self.logs.values():
-                problems += log.problems_in_spans(claims)
+            for author, log in self.logs.items():
+                problems += [f"{author.hex()[:8]}: {p}" for p in log.problems_in_spans(claims)]
             if claims != self.state.claims_of:
                 problems.append(f"claims counted: want {claims}, got {self.state.claims_of}")
         return problems
