@@ -371,7 +371,10 @@ def demo(
         return Story(simulation.config, config_yaml(simulation.config), lines, liars, len(simulation.records), publish)
 
     with _stopped_by_signal() as stopped:
-        sys.exit(DONE if run_demo(tell, out, seed, forever=forever, stop=stopped.is_set) else FINDING)
+        good = run_demo(tell, out, seed, forever=forever, stop=stopped.is_set)
+    if stopped.is_set() and not forever:
+        sys.exit(128 + signal.SIGINT)
+    sys.exit(DONE if good else FINDING)
 
 
 if __name__ == "__main__":
