@@ -3,6 +3,7 @@
 The swarm comes from outside (a `Story`), because only the command line knows what peers are made of.
 """
 
+import sys
 import tempfile
 import threading
 import time
@@ -65,6 +66,11 @@ def run_demo(tell: Tell, out: Path, seed: int, *, forever: bool, stop: Callable[
                 good &= _Round(tell(seed + rounds, time.time_ns() // 1_000_000), place).run(stop)
                 rounds += 1
             return good
+
+
+def _program() -> str:
+    """How this program was called, so that a line can be pasted as it stands."""
+    return sys.argv[0] if sys.argv[0].endswith("quorumscope") else "quorumscope"
 
 
 class _Place(NamedTuple):
@@ -175,5 +181,5 @@ class _Round:
             print(f"evidence: {path}: refused: {error}")
             return None
         print(f"evidence: {path}\n  checked offline: {proved.sentence()}")
-        print(f"  check it yourself: quorumscope verify {path} --swarms {self._place.out / 'swarms.yaml'}")
+        print(f"  check it yourself: {_program()} verify {path} --swarms {self._place.out / 'swarms.yaml'}")
         return proved
