@@ -20,7 +20,7 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # Events come packed, many to a row; small batches let Python verify while the JVM still reads.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200",
-    # Records go to Python and back through sockets of the file system: a tenth quicker than through TCP.
+    # Records go to Python and back through sockets of the file system, which cost fewer copies than TCP.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
     # The heap holds little that lives long; the collector with the least work for throughput serves best.
