@@ -22,6 +22,10 @@ JVM_SECONDS_MAX = 60.0
 """How long a JVM whose Python was killed may take to end; it does so within ten seconds."""
 
 
+_OWN_FILES = {"lock", "spark.log", "quorumscope.tmp"}
+"""What a job can leave that ended before its checkpoint had a label."""
+
+
 class CheckpointError(Exception):
     """The checkpoint cannot be used; the message says why and what to do."""
 
@@ -46,7 +50,7 @@ def open_label(directory: Path, shuffle_partitions: int | None, shuffle_default:
     path = directory / "quorumscope.json"
     folds = {name: fold.version for query in QUERIES.values() for name, fold in make_folds(query.folds, config).items()}
     if not path.exists():
-        if any(child.name not in ("lock", "spark.log") for child in directory.iterdir()):
+        if {child.name for child in directory.iterdir()} - _OWN_FILES:
             raise CheckpointError(f"{directory} is not empty and no checkpoint of quorumscope: give another directory")
         label = Label(FORMAT, shuffle_partitions or shuffle_default, folds)
         temporary = path.with_suffix(".tmp")
