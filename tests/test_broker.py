@@ -268,7 +268,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyP
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        choices = iter([(port, free()[1])])
+        choices = iter([(port, *free()[1:])])
         monkeypatch.setattr(broker_module, "_free_ports", lambda: next(choices, None) or free())
         # The stranger on the port accepts connections and answers nothing.
         with Broker() as broker:
