@@ -72,6 +72,7 @@ def test_a_wrong_swarms_file_is_named_with_the_path_of_the_wrong_value(swarms: P
     assert "cannot be read" in sentence(quorumscope("swarm", "check", tmp_path / "none.yaml"), 2)
 
 
+@pytest.mark.kafka  # no broker, but it waits for one: twice ten seconds
 def test_an_unreachable_broker_is_one_sentence_and_exit_code_three(swarms: Path, tmp_path: Path) -> None:
     run = quorumscope("run", "--swarms", swarms, "--checkpoint", tmp_path / "c", "--bootstrap", NOBODY)
     assert "no Kafka broker answers" in sentence(run, 3)
