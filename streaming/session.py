@@ -84,10 +84,3 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
 def jvm_pid(session: Any) -> int:
     """The process id of the JVM, which can outlive a killed Python by some seconds."""
     return int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001
-
-
-def local_path(checkpoint: str) -> Path | None:
-    """The directory of a checkpoint on this machine; None if it is on an object store or the like."""
-    if checkpoint.startswith("file:"):
-        return Path(checkpoint.removeprefix("file:").replace("///", "/", 1))
-    return None if "://" in checkpoint else Path(checkpoint)
