@@ -8,7 +8,7 @@ from functools import partial
 
 from producers.forgery import Forger, Forgery, RandomizedKey
 from producers.simulation import Simulation
-from producers.swarm import Settings, SimulatedSwarm
+from producers.swarm import Settings, SimulatedSwarm, connected_swarm
 from producers.truth import finish
 from state.segment import Segment, build, decode_refs, seal
 from state.signing import SigningKey
@@ -18,9 +18,7 @@ INDEX_LEAP = 1_000_000
 
 
 def hostile_input(settings: Settings) -> Simulation:
-    swarm = SimulatedSwarm(settings)
-    swarm.connect_all(swarm.peers)
-    swarm.work(swarm.peers)
+    swarm = connected_swarm(settings)
     for peer, skew_ms, text in ((swarm.peers[0], HOUR_MS, "ahead"), (swarm.peers[1], -HOUR_MS, "behind")):
         peer.skew_ms = skew_ms
         swarm.tell_story(f"the clock of {peer.name} is an hour {text}")

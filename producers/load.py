@@ -1,4 +1,7 @@
-"""Load for benchmarks: valid segments as fast as they can be signed, from one seed, without a simulated world."""
+"""Load for benchmarks: segments as fast as they can be made, from one seed, without a simulated world.
+
+`load` and `deep_fork` give valid records. `matrix_load` signs nothing: it is for folds, which trust ingest.
+"""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -9,9 +12,9 @@ from typing import NamedTuple
 from producers.simulation import Record
 from producers.swarm import EPOCH_START, START_MS
 from state.config import Config, Epoch, Swarm
-from state.head import NO_PREVIOUS, VERSION, Head
+from state.head import NO_PREVIOUS, VERSION, Head, head_id
 from state.segment import NO_REFS_HASH, Ref, Segment, encode_op, encode_refs, rolling_hash, seal
-from state.signing import SigningKey
+from state.signing import SIGNATURE_BYTES, SigningKey
 
 INTERVAL_MS = 1_000
 """Virtual time between two segments of a peer."""
@@ -24,6 +27,13 @@ class Load(NamedTuple):
 
     config: Config
     records: Iterator[Record]
+
+
+class MatrixLoad(NamedTuple):
+    """A configuration and noops that it watches, each with its record time, in the order of their times."""
+
+    config: Config
+    noops: list[tuple[Segment, int]]
 
 
 def load(
@@ -53,6 +63,19 @@ def deep_fork(segments: int = 100_000, seed: int = 1) -> Load:
     return Load(crew.config, _chain_and_lie(crew, segments))
 
 
+def matrix_load(seed: int, peers: int, noops: int, refs: int, *, step_ms: int = 1) -> MatrixLoad:
+    """Noops without ops, one each `step_ms`: in each round all peers have their turn, in a new random order.
+
+    A noop entangles the newest noops of `refs` random others, less those it has entangled before. The graph is right,
+    the signatures are made up, because signing would take most of the time. Requires 0 ≤ refs < peers.
+    """
+    if not 0 <= refs < peers:
+        raise ValueError(f"refs: want 0 to {peers - 1}, got {refs}")
+    crew = _Crew(seed, peers)
+    chance = Random(seed)  # noqa: S311  a benchmark must be repeatable; no secret comes from it
+    return MatrixLoad(crew.config, list(_rounds(crew, chance, noops, refs, step_ms)))
+
+
 class _Crew:
     """Peers that do nothing but sign: their keys and their newest noops."""
 
@@ -68,7 +91,16 @@ class _Crew:
         return Config((Swarm(self.swarm.hex(), "load", (Epoch(start=EPOCH_START, roster=roster),)),))
 
     def sign(self, number: int, after: Ref, ops: list[bytes], refs: bytes, time_ms: int) -> Segment:
-        head = Head(
+        return seal(self.keys[number], self.head(after, ops, refs, time_ms), ops, refs)
+
+    def pretend(self, after: Ref, refs: bytes, time_ms: int) -> Segment:
+        """A segment without ops whose signature is zeros."""
+        head = self.head(after, [], refs, time_ms)
+        encoded = head.encode()
+        return Segment(head_id(encoded), head, encoded, bytes(SIGNATURE_BYTES), (), refs)
+
+    def head(self, after: Ref, ops: list[bytes], refs: bytes, time_ms: int) -> Head:
+        return Head(
             version=VERSION,
             flags=0,
             swarm=self.swarm,
@@ -81,7 +113,6 @@ class _Crew:
             refs_hash=sha256(refs).digest() if refs else NO_REFS_HASH,
             root=after.id,
         )
-        return seal(self.keys[number], head, ops, refs)
 
 
 def _round_robin(crew: _Crew, segments: int, count: int, ops: Iterator[bytes], offsets: list[int]) -> Iterator[Record]:
@@ -94,6 +125,31 @@ def _round_robin(crew: _Crew, segments: int, count: int, ops: Iterator[bytes], o
         segment = crew.sign(number, crew.newest[number], some, encode_refs(refs), time_ms)
         crew.newest[number] = segment.ref
         yield Record(time_ms, segment.head.author, segment.encode())
+
+
+def _rounds(crew: _Crew, chance: Random, noops: int, refs: int, step_ms: int) -> Iterator[tuple[Segment, int]]:
+    peers = len(crew.keys)
+    order = list(range(peers))
+    entangled: list[dict[int, int]] = [{} for _ in order]
+    for turn in range(noops):
+        if turn % peers == 0:
+            chance.shuffle(order)
+        number = order[turn % peers]
+        mine, fresh = entangled[number], []
+        for other in _others(chance, peers, number, refs):
+            newest = crew.newest[other]
+            if newest.index > mine.get(other, 0):
+                mine[other] = newest.index
+                fresh.append(newest)
+        time_ms = START_MS + turn * step_ms
+        segment = crew.pretend(crew.newest[number], encode_refs(fresh), time_ms)
+        crew.newest[number] = segment.ref
+        yield segment, time_ms
+
+
+def _others(chance: Random, peers: int, number: int, count: int) -> Iterator[int]:
+    """So many different peers, never the one with this number."""
+    return (other + (other >= number) for other in chance.sample(range(peers - 1), count))
 
 
 def _chain_and_lie(crew: _Crew, segments: int) -> Iterator[Record]:

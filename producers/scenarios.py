@@ -6,11 +6,15 @@ A scenario is a function of the settings. It places peers and links, says what h
 from collections.abc import Callable
 from typing import NamedTuple
 
+from producers.honest import epochs, gone_for_good, honest, partition_and_heal, pause, rare_noops
 from producers.hostile import hostile_input
-from producers.lies import lying_bridge, lying_peer, withheld_story
-from producers.simulation import Simulation, Split
-from producers.swarm import Settings, SimulatedPeer, SimulatedSwarm
+from producers.lies import lying_bridge, lying_peer, orphan_branch, silent_listener, withheld_story
+from producers.simulated_peer import SimulatedPeer
+from producers.simulation import Simulation
+from producers.swarm import PEERS_MIN, Settings, SimulatedSwarm, connected_swarm
 from producers.truth import finish
+from producers.wholestory import whole_story
+from state.config import ConfigError
 from state.head import NO_PREVIOUS, Head, head_id
 from state.segment import NO_REFS_HASH, Segment, encode_op
 from state.signing import SIGNATURE_BYTES, SigningKey
@@ -21,31 +25,14 @@ class Scenario(NamedTuple):
 
     name: str
     about: str
-    run: Callable[[Settings], Simulation]
+    play: Callable[[Settings], Simulation]
+    peers_min: int = PEERS_MIN
 
-
-def honest(settings: Settings) -> Simulation:
-    swarm = _connected_swarm(settings)
-    swarm.silence(swarm.peers[-1], settings.part_ms(0.3), settings.part_ms(0.5))
-    return finish(swarm, "honest")
-
-
-def partition_and_heal(settings: Settings) -> Simulation:
-    swarm = _connected_swarm(settings)
-    middle = len(swarm.peers) // 2
-    sides = [swarm.peers[:middle], swarm.peers[middle:]]
-    between = [link for peer in sides[0] for link in peer.links if any(end in sides[1] for end in link.ends)]
-
-    def set_links(*, up: bool) -> None:
-        for link in between:
-            link.is_up = up
-
-    since_ms, until_ms = settings.part_ms(0.3), settings.part_ms(0.65)
-    names = [", ".join(peer.name for peer in side) for side in sides]
-    swarm.at(since_ms, lambda: set_links(up=False), f"every link between {names[0]} and {names[1]} is cut")
-    swarm.at(until_ms, lambda: set_links(up=True), "the links are back")
-    keys = [sorted(peer.key.public.hex() for peer in side) for side in sides]
-    return finish(swarm, "partition-and-heal", [Split(since_ms, until_ms, keys, suspects=[])])
+    def run(self, settings: Settings) -> Simulation:
+        """Play the story; raises ConfigError, with one sentence, if there are too few peers for it."""
+        if settings.peers < self.peers_min:
+            raise ConfigError(f"peers: want {self.peers_min} or more for {self.name}, got {settings.peers}")
+        return self.play(settings)
 
 
 def restored_backup(settings: Settings) -> Simulation:
@@ -53,7 +40,7 @@ def restored_backup(settings: Settings) -> Simulation:
 
     It stays deaf: what the others made meanwhile builds on its lost segments, which it does not hold.
     """
-    swarm = _connected_swarm(settings)
+    swarm = connected_swarm(settings)
     peer = swarm.peers[1]
 
     def save() -> None:
@@ -72,7 +59,7 @@ def ref_to_nothing(settings: Settings) -> Simulation:
 
     Honest peers hold nothing of the first one's log from there on: its past cannot be had.
     """
-    swarm = _connected_swarm(settings)
+    swarm = connected_swarm(settings)
     victim, loser, inventor = swarm.peers[0], swarm.peers[1], swarm.peers[-1]
 
     def lose() -> None:
@@ -130,25 +117,35 @@ SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         Scenario("honest", "everyone works; one peer is silent for a while and comes back", honest),
+        Scenario(
+            "whole-story",
+            "honest at first, then a lie that comes out, then a split by a lying bridge, and healing",
+            whole_story,
+            peers_min=6,
+        ),
         Scenario("lying-bridge", "the only link between two sides tells each another story", lying_bridge),
         Scenario("lying-peer", "a peer tells two stories, and a second link brings it out", lying_peer),
         Scenario("withheld-story", "a lying bridge, one of whose stories never reaches the topic", withheld_story),
+        Scenario(
+            "silent-listener",
+            "a lying bridge, and a peer that hears both sides and relays nothing",
+            silent_listener,
+            peers_min=4,
+        ),
+        Scenario("orphan-branch", "a second log of one key, that is on the topic and known to no peer", orphan_branch),
         Scenario(
             "ref-to-nothing", "a peer entangles noops that never were; a segment is never published", ref_to_nothing
         ),
         Scenario("restored-backup", "a peer goes on from an older state of its log", restored_backup),
         Scenario("partition-and-heal", "all links between two sides are cut for a time", partition_and_heal),
+        Scenario("pause", "all peers stop for a time, and go on", pause),
+        Scenario("gone-for-good", "a peer stops and never comes back", gone_for_good),
+        Scenario("rare-noops", "peers sign too rarely to tell a split from a pause", rare_noops),
+        Scenario("epochs", "a peer leaves, another joins, and the roster changes with them", epochs),
         Scenario("hostile-input", "records that are bad in every way, copies, and clocks that are off", hostile_input),
         Scenario("seed-example", "three peers in a chain, three noops each", seed_example),
     )
 }
-
-
-def _connected_swarm(settings: Settings) -> SimulatedSwarm:
-    swarm = SimulatedSwarm(settings)
-    swarm.connect_all(swarm.peers)
-    swarm.work(swarm.peers)
-    return swarm
 
 
 def _invented(inventor: SimulatedPeer, victim: SimulatedPeer, salt: bytes, changes: dict[str, object]) -> Segment:

@@ -82,7 +82,10 @@ class Skewed(msgspec.Struct, frozen=True):
 
 
 class Split(msgspec.Struct, frozen=True):
-    """A time in which no knowledge flowed between the sides; None: it never ended."""
+    """A time in which no knowledge flowed between the sides; None: it never ended.
+
+    A peer that forked stands on no side, nor does one that hears several and is heard by none.
+    """
 
     since_ms: int
     until_ms: int | None

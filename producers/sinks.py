@@ -24,6 +24,8 @@ CONNECT_S_MAX: Final = 10.0
 """How long the broker may take to answer at all; it is asked before anything is sent."""
 STOP_CHECK_S: Final = 0.1
 """How often a sink that waits for the next record looks whether it has to stop."""
+POLL_S_MIN: Final = 0.001
+"""librdkafka waits for whole milliseconds: for less it would not wait at all, and a core would be spent on asking."""
 
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # librdkafka reports what a SinkError says again; who wants it can listen
@@ -190,5 +192,8 @@ def _wait_until(due_s: float, sink: _KafkaSink, stop: Callable[[], bool]) -> boo
         left_s = due_s - time.monotonic()
         if left_s <= 0:
             return True
-        sink.poll(min(left_s, STOP_CHECK_S))
+        if left_s < POLL_S_MIN:
+            time.sleep(left_s)
+        else:
+            sink.poll(min(left_s, STOP_CHECK_S))
     return False

@@ -10,7 +10,8 @@ Rules:
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from random import Random
 from typing import NamedTuple
@@ -18,9 +19,10 @@ from typing import NamedTuple
 import msgspec
 
 from producers.link import Link, Quality
+from producers.simulated_peer import Backup, SimulatedPeer
 from producers.simulation import Record, StoryLine
 from producers.virtual_time import Action, VirtualTime
-from state.config import Config, Epoch, Swarm, parse_duration_ms
+from state.config import BLOCKS_MAX, HORIZON_MS_MAX, SPLIT_AFTER_MS_MIN, Config, Epoch, Swarm, parse_duration_ms
 from state.holding import Holding
 from state.limits import ROSTER_MAX
 from state.segment import Reason, Segment, encode_op
@@ -39,6 +41,8 @@ LOSS_MAX = 0.5
 PUBLISH_MS = (20, 80)
 """How long a segment takes from its author to the broker."""
 CLIENTS_A_PEER = 3
+_NAMED_RULES = ("majority", "everyone")
+_RULES_WANTED = "majority, everyone or a number of peers from 1 to"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +56,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ops: int = 5
     """In a segment, on average or nearly so."""
     grace: str = "5s"
+    split_after: str = "5s"
+    horizon: str = "5m"
+    rules: tuple[str | int, ...] = ("majority", "everyone")
+    blocks: int = 0
     start_ms: int = START_MS
     """When the run starts. For a run in real time this is now, so that the peers' clocks are right."""
     quality: Quality = Quality()
@@ -71,6 +79,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 self.duration_ms >= GRACES_MIN * self.grace_ms,
                 f"duration: want at least {GRACES_MIN} times the grace of {self.grace}, got {self.duration_ms} ms",
             ),
+            (
+                SPLIT_AFTER_MS_MIN <= self.split_after_ms <= self.horizon_ms,
+                f"split_after: want {SPLIT_AFTER_MS_MIN}ms to the horizon of {self.horizon}, got {self.split_after}",
+            ),
+            (
+                self.horizon_ms <= HORIZON_MS_MAX,
+                f"horizon: want at most {HORIZON_MS_MAX // 86_400_000}d, got {self.horizon}",
+            ),
+            (all(map(self._is_rule, self.rules)), f"rules: want {_RULES_WANTED} {self.peers}, got {self.rules}"),
+            (len(set(self.rules)) == len(self.rules), f"rules: want each once, got {self.rules}"),
+            (0 <= self.blocks <= BLOCKS_MAX, f"blocks: want 0 to {BLOCKS_MAX}, got {self.blocks}"),
         ]
         for holds, problem in limits:
             if not holds:
@@ -78,7 +97,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def grace_ms(self) -> int:
-        return parse_duration_ms(self.grace)
+        return _duration_ms("grace", self.grace)
+
+    @property
+    def split_after_ms(self) -> int:
+        return _duration_ms("split_after", self.split_after)
+
+    @property
+    def horizon_ms(self) -> int:
+        return _duration_ms("horizon", self.horizon)
 
     def part_ms(self, part: float) -> int:
         """The moment at which this part of the run is over."""
@@ -91,6 +118,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             self.duration_ms // 2, self.duration_ms - self.grace_ms - 3 * self.interval_ms - 2_000
         )
 
+    def _is_rule(self, rule: str | int) -> bool:
+        return rule in _NAMED_RULES if isinstance(rule, str) else 1 <= rule <= self.peers
+
 
 class Publication(NamedTuple):
     """A record, and what its publisher knows about it: the segment that it is, or why it must be rejected."""
@@ -98,47 +128,6 @@ class Publication(NamedTuple):
     record: Record
     segment: Segment | None
     reason: Reason | None
-
-
-class Backup(NamedTuple):
-    """The state of a peer at some moment."""
-
-    holding: Holding
-    log: list[Segment]
-
-
-class SimulatedPeer:
-    """A peer in memory: what it holds, the log that it relays, and its links."""
-
-    def __init__(self, name: str, key: SigningKey, holding: Holding) -> None:
-        self.name = name
-        self.key = key
-        self.holding = holding
-        self.log: list[Segment] = []
-        self.links: list[Link] = []
-        self.is_online = True
-        self.publishes = True
-        self.skew_ms = 0
-
-    def go_offline(self) -> None:
-        self.is_online = False
-
-    def go_online(self) -> None:
-        self.is_online = True
-
-    def back_up(self) -> Backup:
-        return Backup(deepcopy(self.holding), list(self.log))
-
-    def take(self, segments: Sequence[Segment]) -> None:
-        """Receive from a neighbour, and relay what is held now."""
-        held = [now for segment in segments for now in self.holding.receive(segment)]
-        self.tell(held)
-
-    def tell(self, segments: Sequence[Segment]) -> None:
-        self.log.extend(segments)
-        if segments:
-            for link in self.links:
-                link.push(self)
 
 
 class SimulatedSwarm:
@@ -153,6 +142,8 @@ class SimulatedSwarm:
         self.story: list[StoryLine] = []
         names = names or [f"peer-{number}" for number in range(1, settings.peers + 1)]
         self.peers = [self._make_peer(name, len(names)) for name in names]
+        self.rosters: list[tuple[int, Sequence[SimulatedPeer]]] = [(START_MS, self.peers)]
+        """The epochs of the configuration: when each starts, and who belongs to the swarm then."""
         self._clients = {peer.name: self._make_clients(peer.name) for peer in self.peers}
         self._working: list[SimulatedPeer] = []
         self._published_ms: dict[bytes, int] = {}
@@ -161,9 +152,17 @@ class SimulatedSwarm:
 
     @property
     def config(self) -> Config:
-        roster = {peer.name: peer.key.public.hex() for peer in self.peers}
-        epoch = Epoch(start=EPOCH_START, roster=roster)
-        return Config((Swarm(self.swarm.hex(), "simulated", (epoch,), self.settings.grace),))
+        settings = self.settings
+        epochs = tuple(self._epoch(start_ms, peers) for start_ms, peers in self.rosters)
+        swarm = Swarm(
+            id=self.swarm.hex(),
+            name="simulated",
+            epochs=epochs,
+            grace=settings.grace,
+            horizon=settings.horizon,
+            blocks=settings.blocks,
+        )
+        return Config((swarm,))
 
     def derive(self, purpose: str) -> bytes:
         """Thirty-two bytes that belong to this seed and purpose: keys, ids of clients, things made up."""
@@ -183,11 +182,12 @@ class SimulatedSwarm:
             if one != other:
                 self.connect(peers[one], peers[other])
 
-    def work(self, peers: Iterable[SimulatedPeer]) -> None:
-        """Let peers close segments at intervals, whenever they are online, from now on."""
+    def work(self, peers: Iterable[SimulatedPeer], interval_ms: int | None = None) -> None:
+        """Let peers close segments at intervals, those of the settings or others, whenever they are online."""
+        beat_ms = interval_ms or self.settings.interval_ms
         for peer in peers:
             self._working.append(peer)
-            self.time.after(self.chance.randrange(self.settings.interval_ms), lambda peer=peer: self._beat(peer))  # type: ignore[misc]
+            self.time.after(self.chance.randrange(beat_ms), partial(self._beat, peer, beat_ms))
 
     def close(self, peer: SimulatedPeer, ops: Sequence[bytes] = ()) -> Segment:
         """Close a segment of `peer` now, with these ops or some of its daily work; tell it and publish it."""
@@ -253,12 +253,18 @@ class SimulatedSwarm:
             peer.go_offline()
         self.time.run(self.time.now_ms + PUBLISH_MS[1])
 
-    def _beat(self, peer: SimulatedPeer) -> None:
+    def _beat(self, peer: SimulatedPeer, interval_ms: int) -> None:
         if peer.is_online:
             self.close(peer)
-        interval_ms = self.settings.interval_ms
         jitter_ms = self.chance.randint(-interval_ms // 5, interval_ms // 5)
-        self.time.after(max(1, interval_ms + jitter_ms), lambda: self._beat(peer))
+        self.time.after(max(1, interval_ms + jitter_ms), partial(self._beat, peer, interval_ms))
+
+    def _epoch(self, start_ms: int, peers: Iterable[SimulatedPeer]) -> Epoch:
+        roster = {peer.name: peer.key.public.hex() for peer in peers}
+        # A scenario may have fewer peers than the settings: a rule of more than there are can hold for nothing.
+        rules = tuple(rule for rule in self.settings.rules if isinstance(rule, str) or rule <= len(roster))
+        start = EPOCH_START + timedelta(milliseconds=start_ms - START_MS)
+        return Epoch(start=start, roster=roster, rules=rules, split_after=self.settings.split_after)
 
     def _daily_ops(self, peer: SimulatedPeer) -> list[bytes]:
         """Some ops of the peer itself and of its clients."""
@@ -279,3 +285,18 @@ class SimulatedSwarm:
 
     def _make_clients(self, name: str) -> list[bytes]:
         return [self.derive(f"client {number} of {name}") for number in range(1, CLIENTS_A_PEER + 1)]
+
+
+def connected_swarm(settings: Settings) -> SimulatedSwarm:
+    """A swarm at work that no single peer or link can part."""
+    swarm = SimulatedSwarm(settings)
+    swarm.connect_all(swarm.peers)
+    swarm.work(swarm.peers)
+    return swarm
+
+
+def _duration_ms(name: str, text: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None

@@ -1,20 +1,29 @@
 """The file of swarms as YAML text: what `state.config.parse_config` reads, written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 import yaml
 
-from state.config import GRACE_DEFAULT, Config, Epoch, Swarm, parse_config
+from state.config import GRACE_DEFAULT, HORIZON_DEFAULT, SPLIT_AFTER_DEFAULT, Config, Epoch, Swarm, parse_config
 
 
 def swarm_config(
-    name: str, roster: Mapping[str, str], *, swarm_id: str, start: datetime, grace: str = GRACE_DEFAULT
+    name: str,
+    roster: Mapping[str, str],
+    *,
+    swarm_id: str,
+    start: datetime,
+    grace: str = GRACE_DEFAULT,
+    horizon: str = HORIZON_DEFAULT,
+    rules: Iterable[str | int] = ("majority",),
+    split_after: str = SPLIT_AFTER_DEFAULT,
 ) -> Config:
     """A configuration of one swarm, from its peers' keys in hex digits; raises ConfigError if anything is wrong."""
-    swarm = Swarm(id=swarm_id, name=name, epochs=(Epoch(start=start, roster=dict(roster)),), grace=grace)
+    epoch = Epoch(start=start, roster=dict(roster), rules=tuple(rules), split_after=split_after)
+    swarm = Swarm(id=swarm_id, name=name, epochs=(epoch,), grace=grace, horizon=horizon)
     return parse_config(config_yaml(Config((swarm,))))
 
 

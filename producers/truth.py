@@ -6,6 +6,7 @@ Nothing here knows how a monitor works: no order, no state, only the set of what
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from producers.simulated_peer import SimulatedPeer
 from producers.simulation import (
     BadIndex,
     Equivocation,
@@ -18,7 +19,7 @@ from producers.simulation import (
     Skewed,
     Split,
 )
-from producers.swarm import Publication, SimulatedPeer, SimulatedSwarm
+from producers.swarm import Publication, SimulatedSwarm
 from state.head import NO_PREVIOUS
 from state.limits import CLOCK_SKEW_MS_MAX
 from state.segment import Ref, Segment, decode_refs

@@ -6,8 +6,12 @@ One YAML file. A wrong one is told in one sentence: the path of the wrong value,
       - id: 64 hex digits, made by `quorumscope swarm new`
         name: orders
         grace: 30s                        # how long a missing segment may take before a verdict says so
+        horizon: 5m                       # how long a noop is looked at: what it entangles, who has it, who accepts it
+        blocks: 0                         # blocks of columns; 0 is one for each 256 peers
         epochs:
           - start: 2026-01-01T00:00:00Z
+            rules: [majority, everyone, 3]    # how many peers make a noop known or accepted: a name, or a number
+            split_after: 30s              # how old a noop may be that others do not have before they count as parted
             roster:
               alice: 64 hex digits, an Ed25519 public key
               bob: …
@@ -18,7 +22,7 @@ from collections.abc import Hashable, Iterator
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
@@ -28,6 +32,16 @@ from state.segment import Authors
 from state.signing import is_fit_key
 
 GRACE_DEFAULT = "30s"
+HORIZON_DEFAULT = "5m"
+SPLIT_AFTER_DEFAULT = "30s"
+TICKS = 5
+"""Ticks in a `split_after`: a split shows two of them after it could be seen first."""
+SPLIT_AFTER_MS_MIN = 50
+HORIZON_MS_MAX = 20 * 86_400_000
+"""Times within a horizon are kept as 32-bit milliseconds, which reach 24 days either way."""
+BLOCKS_MAX = 64
+BLOCK_PEERS = 256
+"""Columns of a block when the operator does not say: one executor's share of a large swarm."""
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TIME_WANTED = "a time with its zone, such as 2026-01-01T00:00:00Z"
 _WORDS = {
@@ -45,20 +59,60 @@ class ConfigError(ValueError):
     """The operator's file is wrong; the message is one sentence for the operator."""
 
 
-class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stretch of time with one roster; it lasts until the next epoch starts."""
+class Rule(NamedTuple):
+    """How many peers of a roster of `n` make a noop known, or accepted."""
+
+    name: str
+    k: int
+    n: int
+
+    @property
+    def tolerates(self) -> int:
+        """How many peers can lie, the author included, before two conflicting ops can both be accepted.
+
+        SPEC: DESIGN, columns: that takes at least 2k − n peers that signed forks.
+        """
+        return max(0, 2 * self.k - self.n - 1)
+
+
+class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A stretch of time with one roster and one set of rules; it lasts until the next epoch starts."""
 
     start: datetime
     roster: dict[str, str]
+    rules: tuple[str | int, ...] = ("majority",)
+    split_after: str = SPLIT_AFTER_DEFAULT
 
     def __post_init__(self) -> None:
         """Times are kept in one zone: two files that say the same must have the same digest."""
         if self.start.tzinfo is not None:
             msgspec.structs.force_setattr(self, "start", _in_utc(self.start))
 
-    @property
+    @cached_property
     def start_ms(self) -> int:
         return round(self.start.timestamp() * 1000)
+
+    @cached_property
+    def split_after_ms(self) -> int:
+        return parse_duration_ms(self.split_after)
+
+    @cached_property
+    def tick_ms(self) -> int:
+        return self.split_after_ms // TICKS
+
+    @cached_property
+    def members(self) -> tuple[bytes, ...]:
+        """The keys of the roster, sorted: the order of the bits in a verdict's `observers`."""
+        return tuple(sorted(bytes.fromhex(key) for key in self.roster.values()))
+
+    @cached_property
+    def thresholds(self) -> tuple[Rule, ...]:
+        n = len(self.roster)
+        named = {"majority": n // 2 + 1, "everyone": n}
+        return tuple(Rule(str(rule), named[rule] if isinstance(rule, str) else rule, n) for rule in self.rules)
+
+    def rule(self, name: str) -> Rule | None:
+        return next((rule for rule in self.thresholds if rule.name == name), None)
 
 
 class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
@@ -68,6 +122,8 @@ class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     name: str
     epochs: tuple[Epoch, ...]
     grace: str = GRACE_DEFAULT
+    horizon: str = HORIZON_DEFAULT
+    blocks: int = 0
 
     @cached_property
     def key(self) -> bytes:
@@ -76,6 +132,18 @@ class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     @cached_property
     def grace_ms(self) -> int:
         return parse_duration_ms(self.grace)
+
+    @cached_property
+    def horizon_ms(self) -> int:
+        return parse_duration_ms(self.horizon)
+
+    @cached_property
+    def blocks_count(self) -> int:
+        return self.blocks or -(-len(self.authors) // BLOCK_PEERS)
+
+    def epoch_at(self, time_ms: int) -> Epoch | None:
+        """The epoch of a record time; None before the first one starts."""
+        return next((epoch for epoch in reversed(self.epochs) if epoch.start_ms <= time_ms), None)
 
     @cached_property
     def authors(self) -> dict[bytes, str]:
@@ -97,8 +165,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
 
     @cached_property
     def digest(self) -> str:
-        """Names this configuration in verdicts: two files that say the same have the same digest."""
-        return sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+        """Names this configuration in verdicts: two files that say the same have the same digest.
+
+        The number of blocks is left out: it says how work is spread, and no verdict depends on it.
+        """
+        swarms = tuple(msgspec.structs.replace(swarm, blocks=0) for swarm in self.swarms)
+        return sha256(msgspec.json.encode(Config(swarms), order="sorted")).hexdigest()
 
     @cached_property
     def authors(self) -> Authors:
@@ -167,10 +239,18 @@ def _swarm_problems(swarm: Swarm, path: str) -> Iterator[str]:
         yield f"at `{path}.id`: expected 64 lower-case hex digits (see `quorumscope swarm new`), got {swarm.id!r}"
     if not is_name(swarm.name):
         yield f"at `{path}.name`: expected a name of letters, digits, '.', '_' and '-', got {swarm.name!r}"
-    try:
-        parse_duration_ms(swarm.grace)
-    except ValueError as error:
-        yield f"at `{path}.grace`: {error}"
+    horizon_ms = HORIZON_MS_MAX
+    for field in ("grace", "horizon"):
+        try:
+            parse_duration_ms(getattr(swarm, field))
+        except ValueError as error:
+            yield f"at `{path}.{field}`: {error}"
+        else:
+            horizon_ms = swarm.horizon_ms if field == "horizon" else horizon_ms
+    if not 1 <= horizon_ms <= HORIZON_MS_MAX:
+        yield f"at `{path}.horizon`: expected 1ms to {HORIZON_MS_MAX // 86_400_000}d, got {swarm.horizon}"
+    if not 0 <= swarm.blocks <= BLOCKS_MAX:
+        yield f"at `{path}.blocks`: expected 0 to {BLOCKS_MAX}, got {swarm.blocks}"
     if not swarm.epochs:
         yield f"at `{path}.epochs`: expected at least one epoch, got none"
     for at, epoch in enumerate(swarm.epochs):
@@ -181,6 +261,28 @@ def _swarm_problems(swarm: Swarm, path: str) -> Iterator[str]:
             got = epoch.start.isoformat()
             yield f"at `{path}.epochs[{at}].start`: expected a later start than that of the epoch before it, got {got}"
         yield from _roster_problems(epoch.roster, f"{path}.epochs[{at}].roster")
+        yield from _rules_problems(epoch, f"{path}.epochs[{at}].rules")
+        yield from _split_after_problems(epoch, horizon_ms, f"{path}.epochs[{at}].split_after")
+
+
+def _rules_problems(epoch: Epoch, path: str) -> Iterator[str]:
+    n = len(epoch.roster)
+    for at, rule in enumerate(epoch.rules):
+        if not (rule in ("majority", "everyone") if isinstance(rule, str) else 1 <= rule <= n):
+            yield f"at `{path}[{at}]`: expected majority, everyone or a number of peers from 1 to {n}, got {rule!r}"
+        if rule in epoch.rules[:at]:
+            yield f"at `{path}[{at}]`: expected each rule once, got {rule!r} a second time"
+
+
+def _split_after_problems(epoch: Epoch, horizon_ms: int, path: str) -> Iterator[str]:
+    try:
+        split_after_ms = parse_duration_ms(epoch.split_after)
+    except ValueError as error:
+        yield f"at `{path}`: {error}"
+        return
+    if not SPLIT_AFTER_MS_MIN <= split_after_ms <= horizon_ms:
+        got = epoch.split_after
+        yield f"at `{path}`: expected {SPLIT_AFTER_MS_MIN}ms or more, and not more than the horizon, got {got}"
 
 
 def _roster_problems(roster: dict[str, str], path: str) -> Iterator[str]:

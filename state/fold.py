@@ -8,10 +8,11 @@ clock never goes back. What it does not guarantee: order, or that an event comes
 depend on either.
 """
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple, Protocol
 
 from state.config import Config
+from state.report import Report
 from state.segment import Reason, Segment
 
 Archive = MutableMapping[bytes, bytes]
@@ -23,6 +24,7 @@ class Topic:
 
     SEGMENTS = "segments"
     VERDICTS = "verdicts"
+    MATRIX = "matrix"
     REJECTED = "rejected"
 
 
@@ -52,10 +54,11 @@ class Refusal(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """What ingest read from one stretch of a partition."""
+    """What ingest read from one stretch of a partition: segments, or reports of blocks of columns."""
 
     verified: list[Arrival]
     refused: list[Refusal]
+    reports: Sequence[Report] = ()
 
 
 class Message(NamedTuple):

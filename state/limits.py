@@ -43,3 +43,18 @@ CLOCK_SKEW_MS_MAX: Final = 300_000
 
 BLOB_BYTES_TARGET: Final = 256 << 10
 """A key's blob is read and written whole in each batch, at 30 to 80 ms a MB: beyond this, open spans are spilled."""
+
+INDEX_MAX: Final = (1 << 31) - 2
+"""An index that the matrix can hold: two thousand million noops of one author, 68 years of one a second."""
+
+LIVE_MAX: Final = 65_536
+"""Noops of one author that are looked at at the same time. At one a second that is eighteen hours; an author that
+floods fills its own places only, and what it publishes beyond them is left out."""
+
+GAPS_MAX: Final = 256
+"""Noops that nobody published and that the noops of one peer name, within a block. An honest peer has one for each
+segment that was lost; a peer that invents noops must not fill the state."""
+
+OLD_REFS_MAX: Final = 256
+"""Noops beyond their horizon that one noop can name; further ones count as not held. Each may cost a read of the
+archive, 0.3 ms. A peer that was away for long names one for each peer that went on without it."""

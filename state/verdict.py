@@ -5,7 +5,7 @@ associative, commutative and idempotent, so it does not matter in which order, o
 Bytes are lower-case hex digits, times are milliseconds since 1970. The published schema is docs/verdicts.schema.json.
 """
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -111,8 +111,129 @@ class Quarantine(Verdict, frozen=True, kw_only=True, tag="quarantine"):
     error: str
 
 
-AnyVerdict = Fork | Equivocation | Missing | BadIndex | ClockSkew | Limit | Quarantine
-KINDS: tuple[type[Verdict], ...] = (Fork, Equivocation, Missing, BadIndex, ClockSkew, Limit, Quarantine)
+class Spread(Verdict, frozen=True, kw_only=True):
+    """How far a noop, and so every op of its segment, has come by one rule of the epoch of its record time.
+
+    `observers` are the k least peers by (time of their first noop that does it, key), the author being one: the bits
+    of a number in hex digits, the first bit for the least key of the epoch's roster. `times_ms` is the sum of their
+    times: of two verdicts the one with the lesser sum knows more.
+    """
+
+    author: str
+    index: int
+    id: str
+    published_ms: int
+    """The record time of the noop."""
+    epoch_ms: int
+    rule: str
+    k: int
+    n: int
+    observers: str
+    times_ms: int
+
+
+class Known(Spread, frozen=True, kw_only=True, tag="known"):
+    """Each of k peers has signed a noop that covers this one; the k-th did at `known_ms`."""
+
+    known_ms: int
+
+
+class Accepted(Spread, frozen=True, kw_only=True, tag="accepted"):
+    """Each of k peers has signed a noop that endorses this one; the k-th did at `accepted_ms`.
+
+    Nothing that conflicts with it can be accepted too unless more than `tolerates` peers lie, the author included.
+    """
+
+    accepted_ms: int
+    tolerates: int
+
+
+class Believer(msgspec.Struct, frozen=True, order=True):
+    author: str
+    since_ms: int
+
+
+class Belief(Verdict, frozen=True, kw_only=True, tag="belief"):
+    """Who covers the first noop of a branch, and since when: after a fork, who believed which story.
+
+    A time that lies more than a horizon before the fork showed is given as that moment.
+    """
+
+    author: str
+    branch: str
+    index: int
+    believers: tuple[Believer, ...]
+
+
+class Episode(Verdict, frozen=True, kw_only=True):
+    """Something that lasts: it opened at a tick and ends at one, or has not ended (None).
+
+    `updated_ms` is the tick of the last change: of two verdicts the later one knows more.
+    """
+
+    opened_ms: int
+    ended_ms: int | None
+    updated_ms: int
+
+
+class Suspect(msgspec.Struct, frozen=True, order=True):
+    """A peer that may stand between the sides: `forked`, `withheld`, `silent` or `one_way`."""
+
+    author: str
+    why: str
+
+
+class Split(Episode, frozen=True, kw_only=True, tag="split"):
+    """Active peers that no knowledge flows between. Each side is sorted; the main side comes first.
+
+    Peers that forked stand on no side: each of their branches may stand on another.
+    """
+
+    sides_opening: tuple[tuple[str, ...], ...]
+    sides: tuple[tuple[str, ...], ...]
+    last_contact_ms: int
+    """The newest record time of a noop that was known on another side than its author's; 0 if there is none."""
+    suspects: tuple[Suspect, ...]
+
+
+class Silent(Episode, frozen=True, kw_only=True, tag="silent"):
+    """A peer that has published nothing for `split_after`; its newest noop is of `since_ms`."""
+
+    author: str
+    since_ms: int
+
+
+class OneWay(Episode, frozen=True, kw_only=True, tag="one_way"):
+    """Knowledge flows one way only between a peer and the main side: it `hears` and is not heard, or it is `heard`."""
+
+    author: str
+    direction: str
+
+
+class Undecidable(Episode, frozen=True, kw_only=True, tag="undecidable"):
+    """Noops are too rare to tell a split from a pause: `split_after` is under three median intervals."""
+
+    interval_ms: int
+    split_after_ms: int
+
+
+AnyVerdict = (
+    Fork
+    | Equivocation
+    | Missing
+    | BadIndex
+    | ClockSkew
+    | Limit
+    | Quarantine
+    | Known
+    | Accepted
+    | Belief
+    | Split
+    | Silent
+    | OneWay
+    | Undecidable
+)
+KINDS: tuple[type[Verdict], ...] = get_args(AnyVerdict)
 _decoder: msgspec.json.Decoder[AnyVerdict] = msgspec.json.Decoder(AnyVerdict)
 _V = TypeVar("_V", bound=Verdict)
 
@@ -173,8 +294,22 @@ def _facts(one: Verdict, other: Verdict) -> dict[str, Any]:
             return {"ahead_ms": max(one.ahead_ms, other.ahead_ms), "behind_ms": min(one.behind_ms, other.behind_ms)}
         case Quarantine(), Quarantine():
             return {"error": min(one.error, other.error)}
+        case Spread(), Spread():
+            # The least k change one by one to lesser (time, key): the sum falls, or a lesser key sets a higher bit.
+            return _of(min(one, other, key=lambda v: (v.times_ms, -int(v.observers, 16), v.published_ms)))
+        case Belief(), Belief():
+            since: dict[str, int] = {}
+            for believer in one.believers + other.believers:
+                since[believer.author] = min(since.get(believer.author, believer.since_ms), believer.since_ms)
+            return {"believers": tuple(Believer(author, ms) for author, ms in sorted(since.items()))}
+        case Episode(), Episode():
+            return _of(max(one, other, key=lambda v: (v.updated_ms, msgspec.json.encode(_of(v)))))
         case _:
             return {}
+
+
+def _of(verdict: Verdict) -> dict[str, Any]:
+    return {name: getattr(verdict, name) for name in verdict.__struct_fields__ if name not in ("key", "config")}
 
 
 def _least_signed(heads: tuple[Signed, ...]) -> tuple[Signed, ...]:

@@ -16,12 +16,15 @@ class Store(Protocol):
 
     def put(self, name: bytes, value: bytes) -> None: ...
 
+    def remove(self, name: bytes) -> None: ...
+
 
 class BufferedArchive(MutableMapping[bytes, bytes]):
-    """A mapping over a store. Reads see the writes that are held back. It cannot be listed, nor can entries go."""
+    """A mapping over a store. Reads see the writes that are held back. It cannot be listed."""
 
     def __init__(self) -> None:
-        self.writes: dict[bytes, bytes] = {}
+        self.writes: dict[bytes, bytes | None] = {}
+        """None: the entry is to go."""
         self._store: Store | None = None
 
     def bind(self, store: Store) -> None:
@@ -33,7 +36,10 @@ class BufferedArchive(MutableMapping[bytes, bytes]):
         assert self._store is not None
         try:
             for name, value in self.writes.items():
-                self._store.put(name, value)
+                if value is None:
+                    self._store.remove(name)
+                else:
+                    self._store.put(name, value)
         except Exception as error:
             raise StoreError(f"an archive could not be written: {error}") from error
         self.writes.clear()
@@ -42,13 +48,11 @@ class BufferedArchive(MutableMapping[bytes, bytes]):
         """Names the writes that are held back."""
         state = blake2b(digest_size=16)
         for name, value in sorted(self.writes.items()):
-            state.update(name + len(value).to_bytes(8) + value)
+            state.update(name + (b"gone" if value is None else len(value).to_bytes(8) + value))
         return state.digest()
 
     def __getitem__(self, name: bytes) -> bytes:
-        value = self.writes.get(name)
-        if value is None:
-            value = self._read(name)
+        value = self.writes[name] if name in self.writes else self._read(name)
         if value is None:
             raise KeyError(name)
         return value
@@ -64,7 +68,7 @@ class BufferedArchive(MutableMapping[bytes, bytes]):
         self.writes[name] = value
 
     def __delitem__(self, name: bytes) -> None:
-        raise TypeError("an archive only grows")
+        self.writes[name] = None
 
     def __iter__(self) -> Iterator[bytes]:
         raise TypeError("an archive is not listed: that would read all of it")

@@ -36,6 +36,8 @@ class Label(msgspec.Struct, frozen=True):
     format: int
     shuffle_partitions: int
     folds: dict[str, int]
+    blocks: dict[str, int] = {}
+    """By swarm: into how many blocks its columns are divided."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -49,28 +51,43 @@ def open_label(directory: Path, shuffle_partitions: int | None, shuffle_default:
     """The label of a checkpoint, written if it is new. `shuffle_partitions` of None takes what is there."""
     path = directory / "quorumscope.json"
     folds = {name: fold.version for query in QUERIES.values() for name, fold in make_folds(query.folds, config).items()}
+    blocks = {swarm.id: swarm.blocks_count for swarm in config.swarms}
     if not path.exists():
         if {child.name for child in directory.iterdir()} - _OWN_FILES:
             raise CheckpointError(f"{directory} is not empty and no checkpoint of quorumscope: give another directory")
-        label = Label(FORMAT, shuffle_partitions or shuffle_default, folds)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_bytes(msgspec.json.encode(label))
-        temporary.rename(path)
+        label = Label(FORMAT, shuffle_partitions or shuffle_default, folds, blocks)
+        _write_label(path, label)
         return label
     label = _read_label(path)
     again = "start with a new checkpoint directory: the topic is read again from its beginning, nothing is lost"
     for name, version in folds.items():
-        if label.folds.get(name, version) != version:
+        if label.folds.get(name) != version:
+            held = f"version {label.folds[name]}" if name in label.folds else "nothing"
             raise CheckpointError(
-                f"{directory} holds version {label.folds[name]} of the fold '{name}', this program reads version "
-                f"{version}: {again}"
+                f"{directory} holds {held} of the fold '{name}', this program reads version {version}: {again}"
+            )
+    for swarm in config.swarms:
+        kept = label.blocks.get(swarm.id, swarm.blocks_count)
+        if kept != swarm.blocks_count:
+            raise CheckpointError(
+                f"{directory} keeps the columns of {swarm.name} in {kept} blocks, the configuration says "
+                f"{swarm.blocks_count}: set `blocks: {kept}` for this swarm, or {again}"
             )
     if shuffle_partitions not in (None, label.shuffle_partitions):
         raise CheckpointError(
             f"{directory} was made with {label.shuffle_partitions} shuffle partitions and keeps them, got "
             f"{shuffle_partitions}: leave the option out, or {again}"
         )
+    if blocks.keys() - label.blocks.keys():
+        label = msgspec.structs.replace(label, blocks=label.blocks | blocks)
+        _write_label(path, label)
     return label
+
+
+def _write_label(path: Path, label: Label) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(msgspec.json.encode(label))
+    temporary.rename(path)
 
 
 def _read_label(path: Path) -> Label:

@@ -23,13 +23,15 @@ from producers.swarm import Settings as SwarmSettings
 from producers.swarmfile import config_yaml, swarm_config
 from state.config import ConfigError, parse_duration_ms
 from state.connection import Connection
-from state.evidence import EVIDENCE_BYTES_MAX, EvidenceError, check_evidence, make_evidence
+from state.evidence import EvidenceError, make_evidence
 from state.fold import Topic
+from state.prooffile import ProofError
 from state.verdict import Equivocation, Fork
 from streaming.checkpoint import CheckpointError
 from streaming.guard import BrokerError
 from streaming.options import Bootstrap, KafkaFile, Prefix, Swarms, config_of, connection_of
 from streaming.parts import MissingPartError
+from streaming.proofcommands import explain, prove, verify
 from streaming.topics import PREFIX_DEFAULT
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -56,7 +58,7 @@ def exit_codes() -> Iterator[None]:
         _end(error, USAGE)
     except (MissingPartError, BrokerError, SinkError) as error:
         _end(error, MISSING)
-    except (JobError, EvidenceError) as error:
+    except (JobError, EvidenceError, ProofError) as error:
         _end(error, FINDING)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
@@ -107,6 +109,7 @@ def run(
     trigger: Annotated[str, typer.Option(help="Time between batches, such as '1 second'.")] = "1 second",
     available_now: Annotated[bool, typer.Option("--available-now", help="End when all is read.")] = False,
     patience: Annotated[str, typer.Option(help="How long Kafka may be silent before the job ends.")] = "60s",
+    queries: Annotated[str, typer.Option(help="Which queries run here, separated by commas.")] = "segments,matrix",
     spark: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting, NAME=VALUE.")] = None,
 ) -> None:
     """Watch swarms: verify what peers publish, and write verdicts."""
@@ -123,6 +126,7 @@ def run(
         trigger=trigger,
         available_now=available_now,
         patience_ms=_duration_ms(patience, "--patience"),
+        queries=_query_names(queries),
         spark=dict(_spark_setting(text) for text in spark or ()),
     )
     from pyspark.errors import PySparkException
@@ -139,6 +143,17 @@ def _duration_ms(text: str, option: str) -> int:
         return parse_duration_ms(text)
     except ValueError as error:
         raise ConfigError(f"{option}: {error}") from None
+
+
+def _query_names(text: str) -> tuple[str, ...]:
+    from streaming.queries import QUERIES
+
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in QUERIES:
+            raise ConfigError(f"--queries: expected some of {', '.join(QUERIES)}, got {name!r}")
+    # Each reads what one before it writes, so with --available-now this is the order in which they run.
+    return tuple(name for name in QUERIES if name in names)
 
 
 def _spark_setting(text: str) -> tuple[str, str]:
@@ -324,23 +339,8 @@ def read_evidence(connection: Connection, prefix: str, swarm_id: str, author: st
     return None
 
 
-@app.command()
-def verify(
-    file: Annotated[Path, typer.Argument(help="The evidence file.")],
-    swarms: Swarms,
-) -> None:
-    """Check evidence offline: no network, no trust in the monitor, only in the keys of your own file of swarms."""
-    config = config_of(swarms)
-    try:
-        with file.open("rb") as stream:
-            encoded = stream.read(EVIDENCE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    try:
-        proved = check_evidence(encoded, config)
-    except EvidenceError as error:
-        raise EvidenceError(f"refused: {error}") from None
-    print(f"proved: {proved.sentence()}")
+for proof_command in (prove, verify, explain):
+    app.command()(proof_command)
 
 
 @app.command()

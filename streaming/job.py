@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -45,13 +45,26 @@ class Settings(NamedTuple):
     available_now: bool = False
     patience_ms: int = 60_000
     """How long Kafka may be silent before the job ends: longer than a broker takes to start again."""
+    queries: tuple[str, ...] = tuple(QUERIES)
+    """Which queries run here; each can run in an application of its own, with its own checkpoint."""
     spark: Mapping[str, str] = MappingProxyType({})
     """Settings of Spark that override ours."""
+
+
+Start = Callable[[Iterable[str]], dict[str, Any]]
+"""Starts queries by their names."""
 
 
 @contextmanager
 def running(settings: Settings) -> Iterator[dict[str, Any]]:
     """The queries of a job, started, by name; stopped in order at the end."""
+    with open_job(settings) as start:
+        yield start(settings.queries)
+
+
+@contextmanager
+def open_job(settings: Settings) -> Iterator[Start]:
+    """A session on the checkpoint, in which queries can be started; all of them are stopped in order at the end."""
     require_topics(settings.connection, settings.prefix)
     with locked(settings.checkpoint) as lock:
         peers = max(len(swarm.authors) for swarm in settings.config.swarms)
@@ -61,10 +74,14 @@ def running(settings: Settings) -> Iterator[dict[str, Any]]:
         session = start_session(settings.master, label.shuffle_partitions, settings.spark, log)
         lock.owned_by(jvm_pid(session))
         queries: dict[str, Any] = {}
+
+        def start(names: Iterable[str]) -> dict[str, Any]:
+            started = {name: start_query(session, QUERIES[name], _plan(settings)) for name in names}
+            queries.update(started)
+            return started
+
         try:
-            for name, query in QUERIES.items():
-                queries[name] = start_query(session, query, _plan(settings))
-            yield queries
+            yield start
         finally:
             for query in queries.values():
                 query.stop()
@@ -73,25 +90,38 @@ def running(settings: Settings) -> Iterator[dict[str, Any]]:
 
 def run_job(settings: Settings, say: Callable[[str], None], is_stopped: Callable[[], bool]) -> None:
     """Run until told to stop, or to the end of the topic; says what is going on in lines of text."""
+    # A query that reads to the end of what is there has to wait for the one that writes it.
+    stages = [(name,) for name in settings.queries] if settings.available_now else [settings.queries]
     say("starting Spark …")
-    with running(settings) as queries:
-        say(f"reading {settings.prefix}.segments on {settings.connection.bootstrap}")
-        totals = {name: Totals() for name in queries}
-        reported = time.monotonic()
-        while not is_stopped():
-            ended = [query for query in queries.values() if query.awaitTermination(0.2)]
-            news = [totals[name].update(query) for name, query in queries.items()]
-            if any(news) and time.monotonic() - reported >= REPORT_SECONDS:
-                reported = time.monotonic()
-                say(summary(totals["segments"]))
-            if len(ended) == len(queries):
-                break
-        say(summary(totals["segments"]))
+    with open_job(settings) as start:
+        for names in stages:
+            topics = " and ".join(f"{settings.prefix}.{QUERIES[name].source}" for name in names)
+            say(f"reading {topics} on {settings.connection.bootstrap}")
+            _watch(start(names), say, is_stopped)
 
 
-def summary(totals: Totals) -> str:
+def _watch(queries: dict[str, Any], say: Callable[[str], None], is_stopped: Callable[[], bool]) -> None:
+    """Say what queries do until they end, or until told to stop."""
+    totals = {name: Totals() for name in queries}
+    reported = time.monotonic()
+    while not is_stopped():
+        ended = [query for query in queries.values() if query.awaitTermination(0.2)]
+        news = [totals[name].update(query) for name, query in queries.items()]
+        if any(news) and time.monotonic() - reported >= REPORT_SECONDS:
+            reported = time.monotonic()
+            for name in queries:
+                say(summary(name, totals[name]))
+        if len(ended) == len(queries):
+            break
+    for name in queries:
+        say(summary(name, totals[name]))
+
+
+def summary(name: str, totals: Totals) -> str:
     counts = totals.counts
     records, ops = totals.rates()
+    if name == "matrix":
+        return f"{totals.records:,} reports read: {counts['ticks_judged']:,} ticks judged"
     return (
         f"{totals.records:,} records read: {counts['verified']:,} verified, {totals.rejected:,} rejected, "
         f"{counts['duplicate']:,} duplicate; {records:,.0f} records and {ops:,.0f} ops a second"

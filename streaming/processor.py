@@ -33,6 +33,9 @@ class _MapStore:
     def put(self, name: bytes, value: bytes) -> None:
         self._state.updateValue((name,), (value,))
 
+    def remove(self, name: bytes) -> None:
+        self._state.removeKey((name,))
+
 
 class FoldProcessor(StatefulProcessor):  # type: ignore[misc]  # Spark brings no types
     """Hosts every fold of a query: a key is (fold, key of the fold)."""
@@ -58,7 +61,7 @@ class FoldProcessor(StatefulProcessor):  # type: ignore[misc]  # Spark brings no
         payloads, readings = [], []
         for row in rows:
             if row.payload is None:
-                readings.append(Reading(row.partition, row.newest_ms, row.at_end))
+                readings.append(Reading(row.partition, row.newest_ms, row.unread_ms))
             else:
                 payloads.append(bytes(row.payload))
         stored = self._stored.get()

@@ -35,7 +35,13 @@ class Query(NamedTuple):
     folds: tuple[str, ...]
 
 
-QUERIES = {query.name: query for query in (Query("segments", Topic.SEGMENTS, ("rejected", "logs")),)}
+QUERIES = {
+    query.name: query
+    for query in (
+        Query("segments", Topic.SEGMENTS, ("rejected", "logs", "columns")),
+        Query("matrix", Topic.MATRIX, ("rejected", "splits")),
+    )
+}
 
 
 class Plan(NamedTuple):

@@ -67,6 +67,7 @@ def plans(setup: Setup) -> list[TopicPlan]:
     return [
         plan(Topic.SEGMENTS, setup.partitions, segments, 2 * _MIB),
         plan(Topic.VERDICTS, 1, {"cleanup.policy": "compact"}, 4 * _MIB),
+        plan(Topic.MATRIX, 1, delete, 8 * _MIB),
         plan(Topic.REJECTED, 1, delete, 4 * _MIB),
     ]
 

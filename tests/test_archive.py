@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.archive import BufferedArchive
+from streaming.archive import BufferedArchive, StoreError
 
 names = st.binary(max_size=3)
 values = st.binary(max_size=5)
+entries = st.dictionaries(names, values)
+writes = st.dictionaries(names, values | st.none())
+"""None: the entry is deleted."""
 
 
 class Shelf:
@@ -19,6 +22,7 @@ class Shelf:
         self.entries = dict(entries or {})
         self.gets: list[bytes] = []
         self.puts: list[bytes] = []
+        self.removals: list[bytes] = []
 
     def get(self, name: bytes) -> bytes | None:
         self.gets.append(name)
@@ -28,11 +32,23 @@ class Shelf:
         self.puts.append(name)
         self.entries[name] = value
 
+    def remove(self, name: bytes) -> None:
+        """As Spark's map state: what is not there can be removed too."""
+        self.removals.append(name)
+        self.entries.pop(name, None)
+
 
 def bound(shelf: Shelf) -> BufferedArchive:
     archive = BufferedArchive()
     archive.bind(shelf)
     return archive
+
+
+def write(archive: BufferedArchive, name: bytes, value: bytes | None) -> None:
+    if value is None:
+        del archive[name]
+    else:
+        archive[name] = value
 
 
 def test_writes_are_held_back_until_they_are_flushed() -> None:
@@ -86,42 +102,102 @@ def test_after_a_flush_reads_go_to_the_store_that_is_bound_now() -> None:
     assert archive[b"a"] == b"2"
 
 
-def test_an_archive_only_grows_and_is_never_listed() -> None:
+def test_a_deleted_entry_is_gone_at_once_and_leaves_the_store_when_it_is_flushed() -> None:
+    shelf = Shelf({b"a": b"1", b"b": b"2"})
+    archive = bound(shelf)
+    del archive[b"a"]
+    assert (b"a" in archive, archive.get(b"a"), archive[b"b"]) == (False, None, b"2")
+    with pytest.raises(KeyError):
+        archive[b"a"]
+    assert shelf.entries == {b"a": b"1", b"b": b"2"}
+    archive.flush()
+    assert shelf.entries == {b"b": b"2"}
+    assert b"a" not in archive
+
+
+def test_a_deleted_entry_is_looked_up_without_asking_the_store() -> None:
+    shelf = Shelf({b"a": b"1"})
+    archive = bound(shelf)
+    del archive[b"a"]
+    assert archive.get(b"a") is None
+    assert shelf.gets == []
+
+
+def test_what_is_written_and_deleted_is_removed_once_and_what_is_deleted_and_written_is_put_once() -> None:
+    shelf = Shelf({b"b": b"old"})
+    archive = bound(shelf)
+    archive[b"a"] = b"1"
+    del archive[b"a"]
+    del archive[b"b"]
+    archive[b"b"] = b"new"
+    archive.flush()
+    archive.flush()
+    assert (shelf.puts, shelf.removals) == ([b"b"], [b"a"])
+    assert shelf.entries == {b"b": b"new"}
+
+
+def test_an_entry_is_popped_like_that_of_a_dictionary() -> None:
     archive = bound(Shelf({b"a": b"1"}))
-    with pytest.raises(TypeError):
-        del archive[b"a"]
+    assert archive.pop(b"a", None) == b"1"
+    assert archive.pop(b"a", None) is None
+    with pytest.raises(KeyError):
+        archive.pop(b"a")
+
+
+def test_a_store_that_cannot_remove_an_entry_is_a_store_that_fails() -> None:
+    class Stuck(Shelf):
+        def remove(self, name: bytes) -> None:
+            raise OSError(f"the state server has gone with {name!r}")
+
+    archive = bound(Stuck({b"a": b"1"}))
+    del archive[b"a"]
+    with pytest.raises(StoreError, match="could not be written: the state server has gone with b'a'"):
+        archive.flush()
+
+
+def test_an_archive_is_never_listed() -> None:
+    archive = bound(Shelf({b"a": b"1"}))
     with pytest.raises(TypeError):
         list(archive)
     with pytest.raises(TypeError):
         len(archive)
 
 
-@given(st.dictionaries(names, values), st.randoms(use_true_random=False))
-def test_the_digest_names_the_writes_and_not_their_order(writes: dict[bytes, bytes], chance: Random) -> None:
+@given(writes, st.randoms(use_true_random=False))
+def test_the_digest_names_the_writes_and_not_their_order(held_back: dict[bytes, bytes | None], chance: Random) -> None:
     one, other = bound(Shelf()), bound(Shelf())
-    shuffled = list(writes.items())
+    shuffled = list(held_back.items())
     chance.shuffle(shuffled)
-    for name, value in writes.items():
-        one[name] = value
+    for name, value in held_back.items():
+        write(one, name, value)
     for name, value in shuffled:
-        other[name] = value
+        write(other, name, value)
     assert one.digest() == other.digest()
 
 
-@given(st.dictionaries(names, values), st.dictionaries(names, values))
-def test_different_writes_have_different_digests(some: dict[bytes, bytes], others: dict[bytes, bytes]) -> None:
+@given(writes, writes)
+def test_different_writes_have_different_digests(
+    some: dict[bytes, bytes | None], others: dict[bytes, bytes | None]
+) -> None:
     one, other = bound(Shelf()), bound(Shelf())
-    one.update(some)
-    other.update(others)
+    for archive, held_back in ((one, some), (other, others)):
+        for name, value in held_back.items():
+            write(archive, name, value)
     assert (one.digest() == other.digest()) == (some == others)
 
 
-@given(
-    st.dictionaries(names, values),
-    st.lists(st.one_of(st.tuples(names, values), st.just("flush"))),
-)
+def test_a_deletion_and_an_empty_value_have_different_digests() -> None:
+    digests = set()
+    for value in (None, b"", b"gone"):
+        archive = bound(Shelf())
+        write(archive, b"a", value)
+        digests.add(archive.digest())
+    assert len(digests) == 3
+
+
+@given(entries, st.lists(st.one_of(st.tuples(names, values | st.none()), st.just("flush"))))
 def test_it_reads_like_a_dictionary_whenever_it_is_flushed(
-    held: dict[bytes, bytes], steps: list[tuple[bytes, bytes] | str]
+    held: dict[bytes, bytes], steps: list[tuple[bytes, bytes | None] | str]
 ) -> None:
     shelf = Shelf(held)
     archive, model = bound(shelf), dict(held)
@@ -129,7 +205,12 @@ def test_it_reads_like_a_dictionary_whenever_it_is_flushed(
         if isinstance(step, str):
             archive.flush()
             assert shelf.entries == model
+            continue
+        name, value = step
+        write(archive, name, value)
+        if value is None:
+            model.pop(name, None)
         else:
-            archive[step[0]] = step[1]
-            model[step[0]] = step[1]
+            model[name] = value
+        assert archive.get(name) == model.get(name)
         assert {name: archive[name] for name in model} == model

@@ -22,7 +22,7 @@ COMMAND_LINE = "streaming/cli.py"
 
 PURE_MODULES = {
     *("bisect", "collections", "datetime", "enum", "functools", "hashlib", "heapq", "itertools", "json", "math"),
-    *("operator", "re", "struct", "typing", "google.protobuf", "msgspec", "nacl.bindings", "nacl.exceptions"),
+    *("operator", "re", "struct", "typing", "zlib", "google.protobuf", "msgspec", "nacl.bindings", "nacl.exceptions"),
     *("numpy", "yaml", "state"),
 }
 """What the core may import: none of it reads a file, a clock, the network or a source of chance by being called with

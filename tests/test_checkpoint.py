@@ -4,14 +4,29 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from state.config import Config
 from streaming.checkpoint import CheckpointError, Label, locked, open_label, process_start
+from streaming.queries import QUERIES
 from tests.loglab import lab_config
 
 CONFIG = lab_config()
+LAB = CONFIG.swarms[0]
+
+
+def with_blocks(blocks: int) -> Config:
+    return Config((msgspec.structs.replace(LAB, blocks=blocks),))
+
+
+def rewrite(directory: Path, **changes: Any) -> None:
+    """Change the label, as another version of this program would have written it."""
+    path = directory / "quorumscope.json"
+    label = msgspec.json.decode(path.read_bytes(), type=Label)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(label, **changes)))
 
 
 def test_a_new_checkpoint_is_labelled_and_keeps_its_partitions(tmp_path: Path) -> None:
@@ -43,10 +58,54 @@ def test_a_label_that_cannot_be_read_is_told_with_what_to_do(tmp_path: Path, con
 
 def test_a_fold_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
     label = open_label(tmp_path, None, 1, CONFIG)
-    older = Label(label.format, 1, label.folds | {"logs": 99})
-    (tmp_path / "quorumscope.json").write_bytes(msgspec.json.encode(older))
-    with pytest.raises(CheckpointError, match="version 99 of the fold 'logs'"):
+    rewrite(tmp_path, folds=label.folds | {"logs": 99})
+    with pytest.raises(CheckpointError, match=r"version 99 of the fold 'logs', .* version \d+: start with a new"):
         open_label(tmp_path, None, 1, CONFIG)
+
+
+@pytest.mark.parametrize("fold", [fold for query in QUERIES.values() for fold in query.folds])
+def test_a_checkpoint_without_a_fold_is_refused_because_what_the_fold_needs_was_read_before(
+    tmp_path: Path, fold: str
+) -> None:
+    label = open_label(tmp_path, None, 1, CONFIG)
+    rewrite(tmp_path, folds={name: version for name, version in label.folds.items() if name != fold})
+    with pytest.raises(CheckpointError, match=f"holds nothing of the fold '{fold}', .*new checkpoint directory"):
+        open_label(tmp_path, None, 1, CONFIG)
+
+
+def test_the_label_names_every_fold_of_every_query(tmp_path: Path) -> None:
+    label = open_label(tmp_path, None, 1, CONFIG)
+    assert label.folds.keys() == {fold for query in QUERIES.values() for fold in query.folds}
+
+
+@pytest.mark.parametrize(("made", "wanted"), [(2, 3), (0, 2), (3, 0)])
+def test_a_checkpoint_made_with_other_blocks_is_refused_with_the_line_that_keeps_them(
+    tmp_path: Path, made: int, wanted: int
+) -> None:
+    """0 lets the size of the roster decide: one block for a small one."""
+    open_label(tmp_path, None, 1, with_blocks(made))
+    told = f"columns of lab in {made or 1} blocks, the configuration says {wanted or 1}: set `blocks: {made or 1}`"
+    with pytest.raises(CheckpointError, match=f"{told} for this swarm, or start with a new checkpoint directory"):
+        open_label(tmp_path, None, 1, with_blocks(wanted))
+    assert open_label(tmp_path, None, 1, with_blocks(made or 1)).blocks == {LAB.id: made or 1}
+
+
+def test_a_swarm_that_joins_later_has_its_blocks_kept_too_and_one_that_leaves_keeps_its_own(tmp_path: Path) -> None:
+    later = msgspec.structs.replace(LAB, id="ab" * 32, name="later", blocks=4)
+    open_label(tmp_path, None, 1, CONFIG)
+    both = open_label(tmp_path, None, 1, Config((LAB, later)))
+    assert both.blocks == {LAB.id: 1, later.id: 4}
+    assert open_label(tmp_path, None, 1, CONFIG) == both
+    with pytest.raises(CheckpointError, match="columns of later in 4 blocks, the configuration says 5"):
+        open_label(tmp_path, None, 1, Config((LAB, msgspec.structs.replace(later, blocks=5))))
+
+
+def test_blocks_that_a_label_does_not_tell_are_those_of_the_configuration_from_then_on(tmp_path: Path) -> None:
+    open_label(tmp_path, None, 1, with_blocks(2))
+    rewrite(tmp_path, blocks={})
+    assert open_label(tmp_path, None, 1, with_blocks(3)).blocks == {LAB.id: 3}
+    with pytest.raises(CheckpointError, match="in 3 blocks"):
+        open_label(tmp_path, None, 1, with_blocks(2))
 
 
 def test_only_one_job_has_the_lock(tmp_path: Path) -> None:

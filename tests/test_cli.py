@@ -7,6 +7,7 @@ import pytest
 from producers.simulation import GroundTruth
 from state.config import parse_config
 from state.signing import SigningKey
+from streaming.cli import _query_names
 from tests.commandlab import command, quorumscope, sentence
 from tests.test_evidence import EVIDENCE, LIAR, OTHER, SWARM
 
@@ -28,7 +29,7 @@ def swarms(tmp_path: Path) -> Path:
 def test_help_names_every_command_and_ends_well() -> None:
     done = quorumscope("--help")
     assert done.returncode == 0
-    for name in ("demo", "run", "simulate", "evidence", "verify", "swarm", "topics"):
+    for name in ("demo", "run", "simulate", "evidence", "prove", "verify", "explain", "swarm", "topics"):
         assert name in done.stdout
 
 
@@ -82,7 +83,7 @@ def test_an_unreachable_broker_is_one_sentence_and_exit_code_three(swarms: Path,
 
 
 def test_kafkas_address_is_asked_for_once_and_its_secrets_are_read_from_files(swarms: Path, tmp_path: Path) -> None:
-    run = ["run", "--swarms", swarms, "--checkpoint", tmp_path / "c"]
+    run: list[str | Path] = ["run", "--swarms", swarms, "--checkpoint", tmp_path / "c"]
     assert "--bootstrap" in sentence(quorumscope(*run), 2)
     kafka = tmp_path / "kafka.yaml"
     kafka.write_text("bootstrap: broker:9093\nprotocol: SASL_SSL\n")
@@ -92,6 +93,23 @@ def test_kafkas_address_is_asked_for_once_and_its_secrets_are_read_from_files(sw
         f"sasl: {{mechanism: PLAIN, username: me, password_file: {tmp_path / 'none'}}}\n"
     )
     assert "password_file" in sentence(quorumscope(*run, "--kafka", kafka), 2)
+
+
+@pytest.mark.parametrize("names", ["verdicts", "segments,", "", "segments,matrix,splits"])
+def test_a_query_that_there_is_not_is_told_with_those_there_are(swarms: Path, tmp_path: Path, names: str) -> None:
+    run = quorumscope(
+        *("run", "--swarms", swarms, "--checkpoint", tmp_path / "c", "--bootstrap", NOBODY, "--queries", names)
+    )
+    told = sentence(run, 2)
+    wrong = names.rpartition(",")[2]
+    assert f"--queries: expected some of segments, matrix, got {wrong!r}" in told
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("text", ["segments,matrix", "matrix, segments", "matrix,segments,matrix"])
+def test_queries_run_in_the_order_in_which_one_reads_what_another_writes(text: str) -> None:
+    assert _query_names(text) == ("segments", "matrix")
+    assert _query_names("matrix") == ("matrix",)
 
 
 def test_an_unknown_scenario_is_told_with_those_there_are() -> None:

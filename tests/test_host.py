@@ -16,7 +16,7 @@ from producers.swarm import Settings
 from state.fold import Archive, Arrival, Arrivals, Fold, Machine, Message, Outcome, Tally, Topic
 from state.folds import FOLDS
 from state.logs import LogsFold
-from state.verdict import Quarantine, decode_verdict
+from state.verdict import AnyVerdict, Quarantine, decode_verdict
 from streaming import host
 from streaming.archive import StoreError
 from streaming.broker import Broker
@@ -26,6 +26,8 @@ from tests.loglab import GRACE_MS, START_MS, Copy, histories, lab_config
 from tests.topiclab import Lab, tallied
 
 BAD = b"bad"
+FORGET = b"-"
+"""Before a payload: what was counted of it leaves the archive."""
 KEY = b"\1\2"
 
 
@@ -35,7 +37,10 @@ class Note(msgspec.Struct, array_like=True):
 
 
 class NotebookFold:
-    """Counts payloads: in all in its blob, each by itself in the archive. Says what it counted."""
+    """Counts payloads: in all in its blob, each by itself in the archive, until it is told to forget one.
+
+    Says what it counted.
+    """
 
     name = "notebook"
     tallies = ("noted",)
@@ -49,6 +54,9 @@ class NotebookFold:
     def route(self, arrivals: Arrivals) -> Iterator[tuple[bytes, bytes]]:
         for segment, _ in arrivals.verified:
             yield segment.head.author[:1], BAD if segment.head.index == 5 else segment.id
+            if segment.head.index == 2:
+                yield segment.head.author[:1], FORGET + segment.id
+                yield segment.head.author[:1], FORGET + b"what never was"
 
     def open(self, key: bytes, blob: bytes | None, archive: Archive) -> Machine:
         del key  # all keys are alike
@@ -66,7 +74,10 @@ class Notebook:
         for payload in payloads:
             self.note.count += 1
             times = int(self.archive.get(payload, b"0")) + 1
-            self.archive[payload] = b"%d" % times
+            if payload.startswith(FORGET):
+                self.archive.pop(payload.removeprefix(FORGET), None)
+            else:
+                self.archive[payload] = b"%d" % times
             if payload == BAD:  # after both have been changed, so that a half-done job would show
                 raise ZeroDivisionError("a bug of the fold")
             messages.append(Message(Topic.VERDICTS, payload, b"%d of %d" % (times, self.note.count)))
@@ -91,6 +102,10 @@ class Disk:
 
     def put(self, name: bytes, value: bytes) -> None:
         self.archive[name] = value
+
+    def remove(self, name: bytes) -> None:
+        """As Spark's map state: what is written and deleted in one batch never was there."""
+        self.archive.pop(name, None)
 
     def attempt(self, fold: Fold, payloads: list[bytes], clock_ms: int, key: bytes = KEY) -> tuple[Visit, "Disk"]:
         """Visit the key; gives what it says, and the disk as it would be if this attempt counts."""
@@ -120,6 +135,16 @@ def said(visit: Visit) -> list[tuple[bytes, bytes | None]]:
     return [(message.key, message.value) for message in visit.outcome.messages]
 
 
+def note_of(disk: Disk) -> Note:
+    assert disk.stored is not None
+    return msgspec.msgpack.decode(disk.stored.blob, type=Note)
+
+
+def verdict_of(message: Message) -> AnyVerdict:
+    assert message.value is not None
+    return decode_verdict(message.value)
+
+
 def test_a_key_is_absorbed_and_its_state_is_stored() -> None:
     disk = Disk()
     assert said(disk.visit(NotebookFold(), [b"a", b"b"])) == [(b"a", b"1 of 1"), (b"b", b"1 of 2")]
@@ -127,7 +152,27 @@ def test_a_key_is_absorbed_and_its_state_is_stored() -> None:
     assert disk.archive == {b"a": b"2", b"b": b"1"}
     assert disk.stored is not None
     assert (disk.stored.version, disk.stored.error) == (1, "")
-    assert msgspec.msgpack.decode(disk.stored.blob, type=Note).count == 3
+    assert note_of(disk).count == 3
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_what_a_fold_deletes_from_its_archive_is_gone_from_the_store(is_cached: bool) -> None:
+    disk = Disk()
+    disk.visit(NotebookFold(), [b"a", b"a", b"b"])
+    if not is_cached:
+        forget_machines()
+    disk.visit(NotebookFold(), [FORGET + b"a"])
+    assert disk.archive == {b"b": b"1"}
+    if not is_cached:
+        forget_machines()
+    assert said(disk.visit(NotebookFold(), [b"a"])) == [(b"a", b"1 of 5")]
+
+
+def test_what_a_fold_deletes_before_it_fails_stays() -> None:
+    disk = Disk()
+    disk.visit(NotebookFold(), [b"a"])
+    disk.visit(NotebookFold(), [FORGET + b"a", BAD])
+    assert disk.archive == {b"a": b"1"}
 
 
 def test_a_fold_that_raises_is_quarantined_with_a_verdict_and_its_input_in_the_dead_letters() -> None:
@@ -140,7 +185,7 @@ def test_a_fold_that_raises_is_quarantined_with_a_verdict_and_its_input_in_the_d
     headers = {"reason": b"quarantined", "fold": b"notebook", "fold_key": KEY.hex().encode()}
     assert all(dict(letter.headers) == headers for letter in letters)
     assert verdict.topic == Topic.VERDICTS
-    assert decode_verdict(verdict.value) == Quarantine(
+    assert verdict_of(verdict) == Quarantine(
         key=f"quarantine/notebook/{KEY.hex()}",
         swarm="",
         config="digest",
@@ -148,7 +193,7 @@ def test_a_fold_that_raises_is_quarantined_with_a_verdict_and_its_input_in_the_d
         fold_key=KEY.hex(),
         error="ZeroDivisionError: a bug of the fold",
     )
-    assert verdict.key.decode() == decode_verdict(verdict.value).key
+    assert verdict.key.decode() == verdict_of(verdict).key
     assert visit.outcome.tallies == [Tally(QUARANTINE_TALLY, 1)]
 
 
@@ -160,6 +205,7 @@ def test_a_quarantined_key_keeps_its_state_and_archive_as_they_were(is_cached: b
     if not is_cached:
         forget_machines()
     disk.visit(NotebookFold(), [b"b", BAD, b"c"])
+    assert before is not None
     assert disk.stored == before._replace(error="ZeroDivisionError: a bug of the fold")
     assert disk.archive == archive
 
@@ -183,22 +229,22 @@ def test_what_comes_later_for_a_quarantined_key_goes_to_the_dead_letters(is_cach
 
 
 def test_other_keys_of_a_fold_go_on_when_one_is_quarantined() -> None:
-    disks = defaultdict(Disk)
+    disks: dict[bytes, Disk] = defaultdict(Disk)
     for key, payload in ((b"1", b"a"), (b"2", BAD), (b"1", b"a"), (b"2", b"a"), (b"3", b"a")):
         disks[key].visit(NotebookFold(), [payload], key=key)
     assert {key: disk.archive for key, disk in disks.items()} == {b"1": {b"a": b"2"}, b"2": {}, b"3": {b"a": b"1"}}
-    assert {key for key, disk in disks.items() if disk.stored.error} == {b"2"}
+    assert {key for key, disk in disks.items() if disk.stored and disk.stored.error} == {b"2"}
 
 
 def test_a_blob_that_cannot_be_opened_is_quarantined_too() -> None:
     disk = Disk()
     disk.stored = Stored(1, b"lineage", b"no note", "")
     verdict = disk.visit(NotebookFold(), [b"a"]).outcome.messages[-1]
-    assert isinstance(decode_verdict(verdict.value), Quarantine)
+    assert isinstance(verdict_of(verdict), Quarantine)
     assert disk.stored.blob == b"no note"
 
 
-@pytest.mark.parametrize("broken", ["get", "put"])
+@pytest.mark.parametrize("broken", ["get", "put", "remove"])
 def test_a_store_that_fails_is_not_the_folds_fault_and_the_batch_can_be_tried_again(broken: str) -> None:
     def fail(*_: bytes) -> None:
         raise OSError("the state server has gone")
@@ -209,7 +255,7 @@ def test_a_store_that_fails_is_not_the_folds_fault_and_the_batch_can_be_tried_ag
     failing.archive = dict(disk.archive)
     setattr(failing, broken, fail)
     with pytest.raises(StoreError, match="the state server has gone"):
-        KeyHost(NotebookFold(), KEY, "digest").visit(disk.stored, failing, [b"a"], 0)
+        KeyHost(NotebookFold(), KEY, "digest").visit(disk.stored, failing, [b"a", b"b", FORGET + b"a"], 0)
     assert said(disk.visit(NotebookFold(), [b"a"])) == [(b"a", b"2 of 2")]
 
 
@@ -259,7 +305,7 @@ def test_a_machine_is_not_used_for_another_configuration() -> None:
 
 def test_the_cache_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_CACHED_MAX", 4)
-    disks = defaultdict(Disk)
+    disks: dict[int, Disk] = defaultdict(Disk)
     for _ in range(2):
         for number in range(11):
             disks[number].visit(NotebookFold(), [b"a"], key=bytes([number]))
@@ -272,7 +318,7 @@ def test_a_key_that_was_never_stored_starts_anew_in_another_run() -> None:
     Disk().visit(NotebookFold(), [], clock_ms=1000)
     other = Disk()
     other.visit(NotebookFold(), [b"a"], clock_ms=5)
-    assert msgspec.msgpack.decode(other.stored.blob, type=Note).clock_ms == 5
+    assert note_of(other).clock_ms == 5
 
 
 class Step(NamedTuple):
@@ -284,8 +330,8 @@ class Step(NamedTuple):
     is_restarted: bool
 
 
-payload_lists = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=4)
-failing_lists = st.lists(st.sampled_from([b"a", b"b", BAD]), max_size=4)
+payload_lists = st.lists(st.sampled_from([b"a", b"b", b"c", FORGET + b"a", FORGET + b"b"]), max_size=4)
+failing_lists = st.lists(st.sampled_from([b"a", b"b", FORGET + b"a", BAD]), max_size=4)
 steps = st.lists(
     st.builds(
         Step,

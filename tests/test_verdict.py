@@ -18,15 +18,24 @@ from state.logs import LogsFold
 from state.segment import Ref
 from state.verdict import (
     KINDS,
+    Accepted,
     BadIndex,
+    Belief,
+    Believer,
     ClockSkew,
     Equivocation,
     Fork,
+    Known,
     Limit,
     Missing,
     Named,
+    OneWay,
     Quarantine,
     Signed,
+    Silent,
+    Split,
+    Suspect,
+    Undecidable,
     Verdict,
     decode_verdict,
     encode_verdict,
@@ -35,6 +44,7 @@ from state.verdict import (
     key_of,
     kind_of,
 )
+from state.words import describe
 from tests.loglab import AUTHORS, GRACE_MS, START_MS, Copy, batches_of, histories, lab_config, noop
 
 SWARM, AUTHOR = "aa" * 32, "bb" * 32
@@ -70,6 +80,40 @@ def about(kind: type[Verdict], **facts: Any) -> st.SearchStrategy[Any]:
     return st.builds(kind, key=st.just(key_of(kind, SWARM, "x")), swarm=st.just(SWARM), config=configs, **facts)
 
 
+def spread(kind: type[Verdict], when: str, **facts: Any) -> st.SearchStrategy[Any]:
+    """How far one noop has come: who the observers are and the sum of their times fix the time of the last of them."""
+    verdicts = about(
+        kind,
+        author=AUTHOR_ONLY,
+        index=st.just(4),
+        id=st.just(hex_id(4)),
+        published_ms=few_times,
+        epoch_ms=st.just(0),
+        rule=st.just("majority"),
+        k=st.just(2),
+        n=st.just(3),
+        observers=st.sampled_from(["3", "5", "6"]),
+        times_ms=few_times,
+        **{when: st.just(0)},
+        **facts,
+    )
+    return verdicts.map(lambda v: msgspec.structs.replace(v, **{when: 2 * v.times_ms + int(v.observers, 16)}))
+
+
+def episode(kind: type[Verdict], **facts: Any) -> st.SearchStrategy[Any]:
+    return about(kind, opened_ms=st.just(1), ended_ms=st.none() | few_times, updated_ms=few_times, **facts)
+
+
+few_times = st.integers(2, 4)
+"""So few that two verdicts often say the same."""
+peers = st.sampled_from([hex_id(n) for n in range(4)])
+some_sides = st.lists(st.lists(peers, min_size=1, max_size=2).map(tuple), min_size=2, max_size=3).map(tuple)
+suspects = st.lists(
+    st.builds(Suspect, peers, st.sampled_from(["forked", "withheld", "silent", "one_way"])), max_size=2, unique=True
+).map(lambda those: tuple(sorted(those)))
+believers = st.dictionaries(peers, times, min_size=1).map(
+    lambda since: tuple(Believer(author, ms) for author, ms in sorted(since.items()))
+)
 AUTHOR_ONLY = st.just(AUTHOR)
 STRATEGIES: dict[type[Verdict], st.SearchStrategy[Any]] = {
     Fork: about(
@@ -102,6 +146,13 @@ STRATEGIES: dict[type[Verdict], st.SearchStrategy[Any]] = {
         fold_key=st.just("00"),
         error=st.sampled_from(["KeyError: 1", "ValueError: 2"]),
     ),
+    Known: spread(Known, "known_ms"),
+    Accepted: spread(Accepted, "accepted_ms", tolerates=st.just(0)),
+    Belief: about(Belief, author=AUTHOR_ONLY, branch=st.just(hex_id(4)), index=st.just(4), believers=believers),
+    Split: episode(Split, sides_opening=some_sides, sides=some_sides, last_contact_ms=few_times, suspects=suspects),
+    Silent: episode(Silent, author=AUTHOR_ONLY, since_ms=few_times),
+    OneWay: episode(OneWay, author=AUTHOR_ONLY, direction=st.sampled_from(["hears", "heard"])),
+    Undecidable: episode(Undecidable, interval_ms=few_times, split_after_ms=few_times),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
@@ -150,6 +201,42 @@ def test_a_verdict_survives_json(kind: type[Verdict], data: st.DataObject) -> No
     plain = json.loads(encoded)
     assert plain["kind"] == kind_of(verdict) == verdict.key.split("/")[0]
     assert {"key", "swarm", "config"} <= plain.keys()
+
+
+@every_kind
+@given(st.data())
+def test_a_verdict_is_one_sentence_in_words(kind: type[Verdict], data: st.DataObject) -> None:
+    verdict = data.draw(STRATEGIES[kind])
+    sentence = describe(verdict, CONFIG)
+    assert sentence
+    assert "\n" not in sentence
+    author = getattr(verdict, "author", None)
+    assert author is None or author[:16] in sentence
+
+
+def test_words_have_the_names_of_the_configuration() -> None:
+    of_lab = {"key": "", "swarm": CONFIG.swarms[0].id, "config": ""}
+    lasting = of_lab | {"opened_ms": 1000, "ended_ms": None, "updated_ms": 2000}
+    zero, one, two = (author.hex() for author in AUTHORS)
+    split = Split(
+        **lasting,
+        sides_opening=((zero,), (one,)),
+        sides=((zero,), (one,)),
+        last_contact_ms=0,
+        suspects=(Suspect(two, "silent"),),
+    )
+    assert describe(split, CONFIG) == "the swarm is split: peer-0 | peer-1; peer-2 fell silent between them"
+    ended = msgspec.structs.replace(split, ended_ms=6000, suspects=())
+    assert describe(ended, CONFIG) == "the swarm was split for 5 s: peer-0 | peer-1"
+    silent = Silent(**lasting, author=one, since_ms=500)
+    assert describe(silent, CONFIG) == "peer-1 is silent"
+    assert describe(msgspec.structs.replace(silent, ended_ms=4500), CONFIG) == "peer-1 was silent for 4 s"
+    way = OneWay(**lasting, author=two, direction="hears")
+    assert describe(way, CONFIG) == "peer-2 hears the others and is not heard"
+    belief = Belief(**of_lab, author=one, branch="ab" * 32, index=3, believers=(Believer(zero, 5), Believer(two, 9)))
+    assert describe(belief, CONFIG) == (
+        "the branch of peer-1 that begins with abababababab is believed by peer-0, peer-2"
+    )
 
 
 def test_verdicts_of_different_keys_or_kinds_do_not_join() -> None:

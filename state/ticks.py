@@ -1,0 +1,159 @@
+"""Ticks: moments of event time, a fifth of `split_after` apart, at which a block reports its columns.
+
+Rules (SPEC: DESIGN, columns and splits):
+- A tick shows the noops with a time up to it. It is reported once the clock is past it.
+- A tick at which nobody has published within `split_after` is not reported; a report names the tick before it.
+- X is fresh on Y unless a noop of Y that X does not cover is older than `split_after`.
+- A peer that has published nothing yet counts as there when the swarm, or the epoch, began.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from state.branches import Column, Tree
+from state.config import Epoch, Swarm
+from state.noops import author_of
+from state.pasts import LOST_GAP, NEVER, Pasts
+from state.report import AGE_MAX, CELL_TYPES, Cells, Node, Report, pack_cells
+
+INTERVALS = 32
+"""Times between noops whose median is taken: enough to even out a late one, few enough to look up at each tick."""
+
+
+class _Subject(NamedTuple):
+    """A node with the columns that are its log, and the tips of these."""
+
+    node: Node
+    log: list[Column]
+    tips: list[int]
+
+
+def tick_from(swarm: Swarm, time_ms: int) -> int:
+    """The first tick at or after a time."""
+    epoch = swarm.epoch_at(time_ms) or swarm.epochs[0]
+    time_ms = max(time_ms, epoch.start_ms)
+    tick_ms = -(-time_ms // epoch.tick_ms) * epoch.tick_ms
+    later = next((other for other in swarm.epochs if epoch.start_ms < other.start_ms <= tick_ms), None)
+    return tick_ms if later is None else tick_from(swarm, later.start_ms)
+
+
+class Reporter:
+    """Reports the columns of a block."""
+
+    def __init__(self, pasts: Pasts, swarm: Swarm, block: int) -> None:
+        self._pasts = pasts
+        self._swarm = swarm
+        self._block = block
+
+    def report(self, tick_ms: int, before_ms: int, first_ms: int) -> Report:
+        """The report of a tick. Requires that all noops up to it are held, and none after; `first_ms` is the first."""
+        epoch = self._swarm.epoch_at(tick_ms)
+        assert epoch is not None
+        subjects = list(self._subjects(epoch, first_ms))
+        columns = [at for at, one in enumerate(subjects) if one.node.author in self._pasts.own]
+        rows = np.array([self._row(one) for one in subjects]).reshape(len(subjects), self._pasts.width)
+        cells = [_Log(self._pasts, subjects[at].log, tick_ms, epoch).cells(rows) for at in columns]
+        parts = zip(*cells, strict=True) if cells else [()] * len(Cells._fields)
+        return Report(
+            self._swarm.key,
+            self._block,
+            self._swarm.blocks_count,
+            tick_ms,
+            before_ms,
+            [one.node for one in subjects],
+            columns,
+            *pack_cells(Cells(*(np.array(part, kind) for part, kind in zip(parts, CELL_TYPES, strict=True)))),
+            [self._interval_ms(subjects[at], tick_ms) for at in columns],
+            list(self._withheld(subjects)),
+        )
+
+    def _subjects(self, epoch: Epoch, first_ms: int) -> Iterator[_Subject]:
+        for author in epoch.members:
+            tree = self._pasts.trees[self._pasts.rank[author]]
+            leaves = tree.leaves
+            if not leaves:
+                began_ms = max(first_ms, epoch.start_ms)
+                yield _Subject(Node(author, b"", 0, began_ms, began_ms), [], [])
+            elif tree.forked:
+                named = sorted(((leaf.branch(), leaf) for leaf in leaves), key=lambda one: one[0])
+                for branch, leaf in named:
+                    yield self._subject(tree, branch, [leaf], list(leaf.path()))
+            else:
+                yield self._subject(tree, b"", leaves, tree.columns)
+
+    def _subject(self, tree: Tree, branch: bytes, leaves: list[Column], log: list[Column]) -> _Subject:
+        author, newest_ms = self._pasts.authors[tree.author], max(column.newest_ms for column in log)
+        node = Node(author, branch, max(leaf.end for leaf in leaves), newest_ms, tree.run_ms)
+        return _Subject(node, log, [leaf.live[leaf.end] for leaf in leaves])
+
+    def _row(self, subject: _Subject) -> NDArray[np.int32]:
+        rows = self._pasts.rows[subject.tips, : self._pasts.width]
+        return rows.max(axis=0, initial=0)  # type: ignore[no-any-return]
+
+    def _interval_ms(self, subject: _Subject, tick_ms: int) -> int:
+        """The median time between its last noops."""
+        if not subject.tips:
+            return 0
+        last = range(subject.node.index, subject.node.index - INTERVALS - 1, -1)
+        slots = [column.live[index] for column in subject.log for index in last if index in column.live]
+        times = self._pasts.time[slots]
+        recent = np.sort(times[times > tick_ms - self._swarm.horizon_ms])
+        return int(np.median(np.diff(recent))) if len(recent) > 1 else 0
+
+    def _withheld(self, subjects: list[_Subject]) -> Iterator[tuple[bytes, list[int]]]:
+        named: dict[bytes, set[int]] = {}
+        for at, subject in enumerate(subjects):
+            for gap in frozenset[int]().union(*(self._pasts.gaps[tip] for tip in subject.tips)) - {LOST_GAP}:
+                author = author_of(self._pasts.open_gaps[gap].name)
+                if author in self._pasts.own:
+                    named.setdefault(author, set()).add(at)
+        for author in sorted(named):
+            yield author, sorted(named[author])
+
+
+class _Log:
+    """One node's log at a tick, and how much of it others have."""
+
+    def __init__(self, pasts: Pasts, log: list[Column], tick_ms: int, epoch: Epoch) -> None:
+        self._pasts = pasts
+        self._log = log
+        self._tick_ms = tick_ms
+        self._epoch = epoch
+
+    def cells(
+        self, rows: NDArray[np.int32]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+        """Fresh, lag, age and contact of each row."""
+        lag = np.zeros(len(rows), np.int64)
+        oldest_ms = np.full(len(rows), NEVER)
+        newest_ms = np.zeros(len(rows), np.int64)
+        for column in self._log:
+            cell = np.clip(rows[:, column.number], column.start - 1, column.end).astype(np.int64)
+            lag += column.end - cell
+            base, times = self._times(column, int(cell.min(initial=column.end)))
+            upwards = np.append(np.minimum.accumulate(times[::-1])[::-1], NEVER)
+            place = np.maximum(cell - base, -1)
+            unknown = (cell + 1 < base) & (cell < column.end)
+            oldest_ms = np.minimum(oldest_ms, np.where(unknown, 0, upwards[place + 1]))
+            newest_ms = np.maximum(newest_ms, np.append(times, 0)[place])
+        age_ms = np.where(lag > 0, self._tick_ms - oldest_ms, 0)
+        fresh = age_ms <= self._epoch.split_after_ms
+        tick_ms = self._epoch.tick_ms
+        parts = (lag, -(-age_ms // tick_ms), (self._tick_ms - newest_ms) // tick_ms)
+        lags, ages, contacts = (np.clip(part, 0, AGE_MAX).astype(np.uint8) for part in parts)
+        return fresh, lags, ages, contacts
+
+    def _times(self, column: Column, lowest: int) -> tuple[int, NDArray[np.int64]]:
+        """An index, and the times from there to the column's end; 0 for what is beyond the horizon.
+
+        The index is the lowest live one, or `lowest` if that is higher. A trunk may have no live noop any more.
+        """
+        base = max(lowest, min(column.live, default=column.end + 1))
+        live = [column.live.get(index, -1) for index in range(base, column.end + 1)]
+        times = np.where(np.array(live, np.intp) >= 0, self._pasts.time[live], 0) if live else np.zeros(0, np.int64)
+        # Noops stay for some time beyond it; how long must not show.
+        times[times < self._tick_ms - self._pasts.horizon_ms] = 0
+        return base, times

@@ -1,0 +1,260 @@
+"""The columns fold: it says what sets and graph search say, in any order, however cut, in any number of blocks."""
+
+from collections import defaultdict
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from producers.scenarios import SCENARIOS
+from producers.simulation import Simulation
+from producers.swarm import Settings
+from state.columns import ColumnsFold
+from state.config import Config
+from state.fold import Arrival, Arrivals, Topic
+from state.head import NO_PREVIOUS
+from state.limits import BRANCHES_MAX, GAPS_MAX
+from state.report import Report, decode_report, unpack_cells
+from state.segment import Ref, Segment, judge
+from state.verdict import Accepted, Belief, Known, Limit, Verdict, decode_verdict
+from tests.loglab import START_MS, Copy, noop
+from tests.matrixlab import PEERS, Found, Graph, batches_of, history, matrix_config, run_columns
+
+HISTORIES = 2_000
+HORIZONS = ["1s", "3s", "60s"]
+
+
+def random_case(seed: int) -> tuple[Config, list[Copy], Random]:
+    chance = Random(seed)
+    config = matrix_config(4, horizon=chance.choice(HORIZONS), late_epoch=chance.random() < 0.3)
+    return config, history(chance), chance
+
+
+def with_blocks(config: Config, blocks: int) -> Config:
+    import msgspec
+
+    (swarm,) = config.swarms
+    return Config((msgspec.structs.replace(swarm, blocks=blocks),))
+
+
+# The oracle
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_verdicts_are_those_of_graph_search_however_the_noops_come(part: int) -> None:
+    for seed in range(part * HISTORIES // 8, (part + 1) * HISTORIES // 8):
+        config, copies, chance = random_case(seed)
+        found = run_columns(with_blocks(config, chance.choice([1, 4])), batches_of(chance, copies))
+        assert found.verdicts == Graph(config, copies).verdicts(), f"seed {seed}"
+
+
+@pytest.mark.parametrize("blocks", [1, 4, 16])
+def test_any_order_split_duplication_and_number_of_blocks_gives_the_same_bytes(blocks: int) -> None:
+    for seed in range(150):
+        config, copies, chance = random_case(10_000 + seed)
+        once = run_columns(config, [copies], deep=False)
+        batches = batches_of(chance, copies)
+        cut = run_columns(with_blocks(config, blocks), batches, deep=False)
+        assert cut.verdicts == once.verdicts, f"seed {seed}"
+        one, other = pictures(cut), pictures(once)
+        assert one.keys() == other.keys()
+        assert [
+            (tick, key, one[tick][key], other[tick][key])
+            for tick in one
+            for key in one[tick]
+            if one[tick][key] != other[tick][key]
+        ] == [], f"seed {seed}"
+        kept_open = run_columns(with_blocks(config, blocks), batches, reopen=False, deep=False, old_at_once=32)
+        assert kept_open == cut, f"seed {seed}"
+
+
+def pictures(found: Found) -> dict[int, dict[Any, Any]]:
+    """What the reports of all blocks say together, by tick: for each pair of nodes, fresh, lag, age and contact."""
+    told: dict[int, dict[Any, Any]] = defaultdict(dict)
+    for value in found.reports.values():
+        report = decode_report(value)
+        cells = unpack_cells(report)
+        told[report.tick_ms]["nodes"] = report.nodes
+        told[report.tick_ms]["before"] = report.before_ms
+        told[report.tick_ms].setdefault("withheld", []).extend(report.withheld)
+        told[report.tick_ms]["withheld"].sort()
+        for row, column in enumerate(report.columns):
+            told[report.tick_ms][column, "interval"] = report.intervals_ms[row]
+            for node in range(len(report.nodes)):
+                told[report.tick_ms][column, node] = tuple(int(part[row, node]) for part in cells)
+    return dict(told)
+
+
+def test_reports_are_those_of_graph_search() -> None:
+    compared = 0
+    for seed in range(400):
+        config, copies, _ = random_case(20_000 + seed)
+        for value in run_columns(config, [copies], deep=False).reports.values():
+            compared += check_report(Graph(config, copies, decode_report(value).tick_ms), decode_report(value))
+    assert compared > 5_000
+
+
+def check_report(graph: Graph, report: Report) -> int:
+    """Compare each cell with sets of noops; gives how many there were."""
+    cells, epoch = unpack_cells(report), graph.swarm.epoch_at(report.tick_ms)
+    assert epoch is not None
+    logs, covered = {}, {}
+    for number, node in enumerate(report.nodes):
+        own = [i for i, s in graph.held.items() if s.head.author == node.author]
+        tips = [i for i in own if not graph.children.get(i)]
+        if node.forked:
+            tips = [i for i in tips if graph.branch_of(i) == node.branch]
+            own = list(graph.chain(tips[0]))
+        assert node.index == max((graph.held[i].head.index for i in own), default=0)
+        logs[number] = own
+        covered[number] = frozenset().union(*(graph.past(i).covered for i in tips))
+    forked = {node.author for node in report.nodes if node.forked}
+    for author in {s.head.author for s in graph.held.values()}:
+        indexes = [s.head.index for s in graph.held.values() if s.head.author == author]
+        assert (author in forked) == (len(set(indexes)) < len(indexes)) or author not in epoch.members
+    beyond_ms = report.tick_ms - graph.swarm.horizon_ms
+    for row, column in enumerate(report.columns):
+        for number in range(len(report.nodes)):
+            missing = [i for i in logs[column] if i not in covered[number]]
+            times = [graph.time[i] if graph.time[i] >= beyond_ms else 0 for i in missing]
+            fresh = all(report.tick_ms - time_ms <= epoch.split_after_ms for time_ms in times)
+            assert bool(cells.fresh[row, number]) == fresh
+            assert cells.lags[row, number] == len(missing)
+            age = max((-(-(report.tick_ms - time_ms) // epoch.tick_ms) for time_ms in times), default=0)
+            assert cells.ages[row, number] == min(age, 255)
+    return len(report.columns) * len(report.nodes)
+
+
+# Stories
+
+
+def arrivals_of(simulation: Simulation) -> list[Copy]:
+    copies = []
+    for record in simulation.records:
+        segment = judge(record.value, simulation.config.authors)
+        if isinstance(segment, Segment):
+            copies.append(Copy(segment, record.time_ms))
+    return copies
+
+
+def told(found: Found, kind: type[Verdict]) -> list[Any]:
+    decoded = [decode_verdict(value) for _, value in sorted(found.verdicts.items())]
+    return [verdict for verdict in decoded if type(verdict) is kind]
+
+
+def test_the_seeds_example_gives_the_seeds_matrix_and_its_two_answers() -> None:
+    simulation = SCENARIOS["seed-example"].run(Settings(peers=3))
+    copies = [copy for copy in arrivals_of(simulation) if copy.time_ms <= Settings().start_ms + 5_000]
+    config = simulation.config
+    (swarm,) = config.swarms
+    names = {key.hex(): name for key, name in swarm.authors.items()}
+    seconds = {copy.segment.id.hex(): (copy.time_ms - Settings().start_ms) // 1000 for copy in copies}
+    found = run_columns(config, [copies])
+    newest: dict[tuple[str, str], int] = {}
+    for verdict in told(found, Known):
+        place = (verdict.rule, names[verdict.author])
+        newest[place] = max(newest.get(place, 0), seconds[verdict.id])
+    assert {name: second for (rule, name), second in newest.items() if rule == "everyone"} == {"A": 2, "B": 3, "C": 1}
+    assert {name: second for (rule, name), second in newest.items() if rule == "majority"} == {"A": 2, "B": 3, "C": 4}
+    fold = ColumnsFold(config)
+    (key,) = fold.all_keys()
+    block = fold.open(key, None, {})
+    block.absorb(list(dict(fold.route(Arrivals([Arrival(*copy) for copy in copies], []))).values()), 1 << 50)
+    pasts, matrix = block.pasts, {}
+    for observer in pasts.trees:
+        for author in pasts.trees:
+            tip = observer.leaves[0].live[observer.leaves[0].end]
+            (column,) = author.columns
+            slot = column.live[int(pasts.rows[tip, column.number])]
+            cell = names[pasts.authors[observer.author].hex()] + names[pasts.authors[author.author].hex()]
+            matrix[cell] = (int(pasts.time[slot]) - Settings().start_ms) // 1000
+    rows = {observer: [matrix[observer + author] for author in "ABC"] for observer in "ABC"}
+    assert rows == {"A": [4, 3, 1], "B": [2, 5, 4], "C": [2, 3, 5]}
+
+
+def test_of_a_lie_that_comes_out_no_two_conflicting_noops_are_both_accepted_and_everyone_comes_to_know_both() -> None:
+    simulation = SCENARIOS["lying-peer"].run(Settings())
+    found = run_columns(simulation.config, [arrivals_of(simulation)])
+    (fork,) = simulation.truth.forks
+    beliefs = {belief.branch: {b.author for b in belief.believers} for belief in told(found, Belief)}
+    honest = {key.hex() for key in simulation.config.swarms[0].authors} - {fork.author}
+    assert set(beliefs) == set(fork.branches)
+    assert all(believers >= honest for believers in beliefs.values())
+    accepted = {verdict.id for verdict in told(found, Accepted) if verdict.rule == "majority"}
+    assert len(accepted & set(fork.branches)) < 2
+    assert len(accepted) > simulation.truth.verified // 2
+
+
+def test_a_peer_whose_clock_is_an_hour_off_changes_nothing() -> None:
+    config, copies, _ = random_case(4)
+    chance = Random(1)
+    moved = {}
+
+    def shifted(copy: Copy) -> Copy:
+        return copy._replace(segment=moved.setdefault(copy.segment.id, copy.segment))
+
+    assert run_columns(config, batches_of(chance, [shifted(copy) for copy in copies])) is not None
+    simulation = SCENARIOS["hostile-input"].run(Settings())
+    off = {one.author for one in simulation.truth.skewed}
+    assert off
+    found = run_columns(simulation.config, [arrivals_of(simulation)])
+    known = {verdict.author for verdict in told(found, Known) if verdict.rule == "majority"}
+    assert off <= known
+
+
+# Limits
+
+
+def chain(author: bytes, count: int, time_ms: int = START_MS) -> list[Copy]:
+    copies: list[Copy] = []
+    previous = NO_PREVIOUS
+    for index in range(1, count + 1):
+        segment = noop(author, index, previous, time_ms=time_ms)
+        previous = segment.id
+        copies.append(Copy(segment, time_ms + index))
+    return copies
+
+
+def test_branches_beyond_the_limit_are_left_out_and_a_verdict_says_so() -> None:
+    copies = chain(PEERS[0], 2)
+    copies += [Copy(noop(PEERS[0], 3, copies[1].segment.id, salt), START_MS + 10 + salt) for salt in range(80)]
+    found = run_columns(matrix_config(3), [copies])
+    (limit,) = told(found, Limit)
+    assert (limit.author, limit.limit, limit.maximum) == (PEERS[0].hex(), "branches", BRANCHES_MAX)
+    assert len(told(found, Belief)) == BRANCHES_MAX
+
+
+def test_a_peer_that_invents_noops_fills_its_own_places_only_and_a_verdict_says_so() -> None:
+    copies = chain(PEERS[0], 1)
+    previous = NO_PREVIOUS
+    for index in range(1, GAPS_MAX + 20):
+        refs = [Ref(PEERS[0], 1000 + index, bytes([index % 256, index // 256]) * 16)]
+        segment = noop(PEERS[1], index, previous, refs=refs)
+        previous = segment.id
+        copies.append(Copy(segment, START_MS + 10 * index))
+    fold = ColumnsFold(matrix_config(3))
+    (key,) = fold.all_keys()
+    block = fold.open(key, None, {})
+    payloads = [payload for _, payload in fold.route(Arrivals([Arrival(*copy) for copy in copies], []))]
+    outcome = block.absorb(payloads, 1 << 50)
+    said = [decode_verdict(m.value) for m in outcome.messages if m.value and m.topic == Topic.VERDICTS]
+    assert [(v.author, v.limit) for v in said if isinstance(v, Limit)] == [(PEERS[1].hex(), "gaps")]
+    assert len(block.pasts.open_gaps) == GAPS_MAX
+    assert block.check_invariants(deep=True) == []
+
+
+def test_old_noops_leave_the_matrix_and_a_tip_stays() -> None:
+    copies = [copy for peer in PEERS[:3] for copy in chain(peer, 200)]
+    copies += [Copy(noop(PEERS[0], 201, copies[199].segment.id), START_MS + 60_000)]
+    fold = ColumnsFold(matrix_config(3, horizon="1s"))
+    (key,) = fold.all_keys()
+    archive: dict[bytes, bytes] = {}
+    block = fold.open(key, None, archive)
+    payloads = [payload for _, payload in fold.route(Arrivals([Arrival(*copy) for copy in copies], []))]
+    block.absorb(payloads, START_MS + 60_000)
+    assert len(block.pasts.slot_of) == 4
+    again = fold.open(key, block.pack(), archive)
+    assert again.pasts.slot_of.keys() == block.pasts.slot_of.keys()
+    assert again.absorb(payloads, START_MS + 60_000).messages == []
+    assert np.array_equal(again.pasts.rows[list(again.pasts.live_slots())].max(axis=0)[:3], [201, 200, 200])
