@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from state.branches import Column
 from state.fold import Archive
-from state.head import HASH_BYTES
+from state.head import HASH_BYTES, NO_PREVIOUS
 from state.pasts import NO_GAPS, Gap, Pasts
 
 CHUNK_SLOTS = 64
@@ -201,7 +201,7 @@ def pack_pasts(pasts: Pasts, chunks: ChunkStore) -> PastsState:
                 column.end,
                 column.first,
                 column.first_ms,
-                column.missing,
+                column.missing if column.missing != NO_PREVIOUS else b"",
                 column.parent.serial if column.parent else 0,
                 column.heir.serial if column.heir else 0,
                 column.number,
@@ -225,7 +225,7 @@ def load_pasts(pasts: Pasts, state: PastsState, chunks: ChunkStore) -> None:
     parents: dict[int, tuple[int, int]] = {}
     for kept in state.columns:
         column = Column(kept.serial, kept.author, kept.start, kept.first, kept.first_ms)
-        column.end, column.missing = kept.end, kept.missing
+        column.end, column.missing = kept.end, kept.missing or NO_PREVIOUS
         column.newest_ms = kept.newest_ms
         parents[kept.serial] = (kept.parent, kept.heir)
         pasts.add_column(column, kept.number)

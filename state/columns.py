@@ -31,6 +31,10 @@ WAITING_MAX = 200_000
 earliest are taken in before their time, and the tick that they belong to may miss them."""
 OLD_AT_ONCE = 32
 """Noops an author, on average, that leave the matrix at once: one write of the archive serves them all."""
+AFTERLIFE = 1.5
+"""Horizons that a noop stays in the matrix after its life. It tells who observed others, which is not kept otherwise;
+only what lives for longer than this has its observers kept beside it. Beyond one horizon, so that noops of peers that
+publish more often than every half horizon never need that."""
 _PIECE_BYTES = 64 << 10
 PAYLOAD_NOOPS = 4096
 """Noops that travel together in one row."""
@@ -116,6 +120,8 @@ class Block:
         self._observers = Observers(self.pasts, swarm, config)
         self._beliefs = Beliefs(self.pasts, self._observers, swarm.id, config)
         self._reporter = Reporter(self.pasts, swarm, block)
+        # A noop that observed another one lived when that one came. So it is still there for as long after that.
+        self._afterlife_ms = int(AFTERLIFE * swarm.horizon_ms)
         self._waiting: dict[bytes, Noop] = {}
         self._waiting_changed = False
         self._elders: set[int] = set()
@@ -249,13 +255,10 @@ class Block:
     # What is kept
 
     def _expire(self) -> None:
-        """Let noops go whose life ended more than a horizon ago: until then they tell who observed others.
-
-        Many at once, because each author's old noops are written apart.
-        """
+        """Let noops go whose life ended long ago; many at once, because each author's old noops are written apart."""
         pasts = self.pasts
         slots = np.fromiter(pasts.live_slots(), np.int64, len(pasts.slot_of))
-        gone = slots[pasts.life[slots] + pasts.horizon_ms < self._state.clock_ms]
+        gone = slots[pasts.life[slots] + self._afterlife_ms < self._state.clock_ms]
         if len(gone) < self.old_at_once * len(pasts.authors):
             return
         leaving = gone.tolist()
@@ -287,10 +290,10 @@ class Block:
         self._waiting_changed = False
 
     def _keep_elders(self) -> None:
-        """Keep the observers of noops that are alive though their horizon has passed."""
+        """Keep the observers of noops that are alive though those who observed them may be gone."""
         pasts, observers = self.pasts, self._observers
         watched = np.fromiter(observers.watch_of, np.int64, len(observers.watch_of))
-        passed_ms = self._state.clock_ms - pasts.horizon_ms
+        passed_ms = self._state.clock_ms - self._afterlife_ms
         old = watched[(pasts.time[watched] < passed_ms) & (pasts.life[watched] >= self._state.clock_ms)]
         elders = set(old.tolist())
         for slot in self._elders - elders:

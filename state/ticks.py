@@ -151,7 +151,7 @@ class _Log:
 
         The index is the lowest live one, or `lowest` if that is higher. A trunk may have no live noop any more.
         """
-        base = max(lowest, min(column.live, default=column.end + 1))
+        base = lowest if lowest in column.live else max(lowest, min(column.live, default=column.end + 1))
         live = [column.live.get(index, -1) for index in range(base, column.end + 1)]
         times = np.where(np.array(live, np.intp) >= 0, self._pasts.time[live], 0) if live else np.zeros(0, np.int64)
         # Noops stay for some time beyond it; how long must not show.

@@ -41,7 +41,7 @@ def with_blocks(config: Config, blocks: int) -> Config:
 # The oracle
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
 def test_verdicts_are_those_of_graph_search_however_the_noops_come(part: int) -> None:
     for seed in range(part * HISTORIES // 8, (part + 1) * HISTORIES // 8):
         config, copies, chance = random_case(seed)
@@ -49,22 +49,17 @@ def test_verdicts_are_those_of_graph_search_however_the_noops_come(part: int) ->
         assert found.verdicts == Graph(config, copies).verdicts(), f"seed {seed}"
 
 
-@pytest.mark.parametrize("blocks", [1, 4, 16])
+@pytest.mark.parametrize(
+    "blocks", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(16, marks=pytest.mark.slow)]
+)
 def test_any_order_split_duplication_and_number_of_blocks_gives_the_same_bytes(blocks: int) -> None:
-    for seed in range(150):
+    for seed in range(100):
         config, copies, chance = random_case(10_000 + seed)
         once = run_columns(config, [copies], deep=False)
         batches = batches_of(chance, copies)
         cut = run_columns(with_blocks(config, blocks), batches, deep=False)
         assert cut.verdicts == once.verdicts, f"seed {seed}"
-        one, other = pictures(cut), pictures(once)
-        assert one.keys() == other.keys()
-        assert [
-            (tick, key, one[tick][key], other[tick][key])
-            for tick in one
-            for key in one[tick]
-            if one[tick][key] != other[tick][key]
-        ] == [], f"seed {seed}"
+        assert pictures(cut) == pictures(once), f"seed {seed}"
         kept_open = run_columns(with_blocks(config, blocks), batches, reopen=False, deep=False, old_at_once=32)
         assert kept_open == cut, f"seed {seed}"
 
@@ -88,11 +83,11 @@ def pictures(found: Found) -> dict[int, dict[Any, Any]]:
 
 def test_reports_are_those_of_graph_search() -> None:
     compared = 0
-    for seed in range(400):
+    for seed in range(200):
         config, copies, _ = random_case(20_000 + seed)
         for value in run_columns(config, [copies], deep=False).reports.values():
             compared += check_report(Graph(config, copies, decode_report(value).tick_ms), decode_report(value))
-    assert compared > 5_000
+    assert compared > 2_000
 
 
 def check_report(graph: Graph, report: Report) -> int:
