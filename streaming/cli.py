@@ -21,7 +21,7 @@ from producers.simulation import Record, Simulation
 from producers.sinks import SinkError, publish_fast, publish_live, swarms_path, truth_path, write_file, write_truth
 from producers.swarm import Settings as SwarmSettings
 from producers.swarmfile import config_yaml, swarm_config
-from state.config import ConfigError, parse_duration_ms
+from state.config import GRACE_DEFAULT, HORIZON_DEFAULT, SPLIT_AFTER_DEFAULT, ConfigError, parse_duration_ms
 from state.connection import Connection
 from state.evidence import EvidenceError, make_evidence
 from state.fold import Topic
@@ -271,7 +271,14 @@ def topics(
 def swarm_new(
     name: Annotated[str, typer.Argument(help="A name for the swarm.")],
     peer: Annotated[list[str], typer.Option("--peer", help="NAME=KEY: a peer and its public key in hex digits.")],
-    grace: Annotated[str, typer.Option(help="How long a missing segment may take.")] = "30s",
+    grace: Annotated[str, typer.Option(help="How long a missing segment may take.")] = GRACE_DEFAULT,
+    horizon: Annotated[str, typer.Option(help="How long a noop is looked at.")] = HORIZON_DEFAULT,
+    split_after: Annotated[
+        str, typer.Option(help="How old a noop may be that others do not have; three intervals or more.")
+    ] = SPLIT_AFTER_DEFAULT,
+    rule: Annotated[
+        list[str] | None, typer.Option("--rule", help="majority, everyone or a number of peers; can be repeated.")
+    ] = None,
 ) -> None:
     """Print a file of swarms with one new swarm, from its peers' keys."""
     roster = {}
@@ -281,7 +288,18 @@ def swarm_new(
             raise ConfigError(f"--peer: expected NAME=KEY, each name once, got {entry!r}")
         roster[peer_name] = key
     start = datetime.now(UTC).replace(microsecond=0)
-    print(config_yaml(swarm_config(name, roster, swarm_id=secrets.token_hex(32), start=start, grace=grace)), end="")
+    rules = tuple(int(text) if text.isdecimal() else text for text in rule or ("majority",))
+    config = swarm_config(
+        name,
+        roster,
+        swarm_id=secrets.token_hex(32),
+        start=start,
+        grace=grace,
+        horizon=horizon,
+        rules=rules,
+        split_after=split_after,
+    )
+    print(config_yaml(config), end="")
 
 
 @swarm_app.command("check")
@@ -289,7 +307,14 @@ def swarm_check(swarms: Annotated[Path, typer.Argument(help="The file of swarms.
     """Check a file of swarms."""
     config = config_of(swarms)
     for swarm in config.swarms:
-        print(f"{swarm.name}: {len(swarm.epochs[-1].roster)} peers, {len(swarm.epochs)} epochs, grace {swarm.grace}")
+        times = f"grace {swarm.grace}, horizon {swarm.horizon}"
+        print(f"{swarm.name}: {len(swarm.epochs)} epochs, {times}, {swarm.blocks_count} blocks of columns")
+        for epoch in swarm.epochs:
+            rules = ", ".join(
+                f"{rule.name} ({rule.k} of {rule.n}, tolerates {rule.tolerates} liars)" for rule in epoch.thresholds
+            )
+            print(f"  from {epoch.start:%Y-%m-%dT%H:%M:%SZ}: {len(epoch.roster)} peers, {rules or 'no rules'}")
+            print(f"    split after {epoch.split_after}")
     print(f"config {config.digest}")
 
 
@@ -349,26 +374,27 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where the demo leaves its files.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Another seed, another swarm.")] = 1,
 ) -> None:
-    """Everything on one machine: a broker, Spark, a swarm that is honest and then lied to, and the proof of the lie."""
+    """Everything on one machine: a broker, Spark, a swarm that is honest, lied to, split and healed, and the proofs."""
     from streaming.demo import Story, run_demo
+    from streaming.ending import TrueSplit, Truth
 
     def tell(round_seed: int, start_ms: int) -> Story:
-        simulation = SCENARIOS["lying-peer"].run(SwarmSettings(seed=round_seed, start_ms=start_ms))
+        simulation = SCENARIOS["whole-story"].run(SwarmSettings(seed=round_seed, start_ms=start_ms))
+        truth = simulation.truth
 
-        def publish(
-            connection: Connection, topic: str, on_record: Callable[[bytes], None], stop: Callable[[], bool]
-        ) -> int:
-            return publish_live(
-                simulation.records,
-                connection.librdkafka(),
-                topic,
-                stop=stop,
-                on_record=lambda record: on_record(record.value or b""),
-            )
+        def publish(connection: Connection, topic: str, on_record: Callable[[], None], stop: Callable[[], bool]) -> int:
+            kafka = connection.librdkafka()
+            return publish_live(simulation.records, kafka, topic, stop=stop, on_record=lambda _: on_record())
 
-        lines = [(line.time_ms - start_ms, line.text) for line in simulation.truth.story]
-        liars = {fork.author for fork in simulation.truth.forks}
-        return Story(simulation.config, config_yaml(simulation.config), lines, liars, len(simulation.records), publish)
+        splits = [TrueSplit(frozenset(map(frozenset, one.sides)), frozenset(one.suspects)) for one in truth.splits]
+        return Story(
+            simulation.config,
+            config_yaml(simulation.config),
+            [(line.time_ms - start_ms, line.text) for line in truth.story],
+            Truth(frozenset(fork.author for fork in truth.forks), tuple(splits)),
+            len(simulation.records),
+            publish,
+        )
 
     with _stopped_by_signal() as stopped:
         good = run_demo(tell, out, seed, forever=forever, stop=stopped.is_set)

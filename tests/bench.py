@@ -1,9 +1,12 @@
-"""`make bench`: ops a second of the streaming job beside those of one plain Python process with the same core.
+"""`make bench`: how fast it is. What is measured stands in docs/benchmarks.md; nothing here can fail a test.
 
-Both read the same topic of the same broker in the same run, after having read it before to warm up. The streaming job
-reads the topic in two batches; the first one, which makes plans and workers, is left out, so the topic is twice as long
-as what is measured. It appends a table to docs/benchmarks.md with a description of the machine; nothing here can fail a
-test.
+- `verify`: ops a second of the streaming job beside those of one plain Python process with the same core (below);
+- `matrix`: noops a second that the columns absorb on one core (tests/benchmatrix.py);
+- `latency`: from publication to the `accepted` verdict, beside an empty query (tests/benchlatency.py).
+
+Of `verify`: both read the same topic of the same broker in the same run, after having read it before to warm up. The
+streaming job reads the topic in two batches; the first one, which makes plans and workers, is left out, so the topic is
+twice as long as what is measured. The folds are those that verify and keep logs.
 """
 
 import argparse
@@ -13,6 +16,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -24,15 +29,16 @@ from producers.load import load
 from producers.sinks import publish_fast
 from state.config import Config
 from state.connection import Connection
-from state.fold import Place
+from state.fold import Place, Topic
 from state.folds import make_folds
 from state.signing import SigningKey, is_signed
 from streaming.broker import Broker
 from streaming.clock import NO_TIME
 from streaming.ingest import read_records
-from streaming.queries import QUERIES, Plan, start_query
+from streaming.queries import Plan, Query, start_query
 from streaming.session import start_session
 from streaming.topics import Setup, create_topics
+from tests import benchlatency, benchmatrix
 
 PEERS = 200
 PARTITIONS = 2
@@ -41,6 +47,7 @@ OP_BYTES = 120
 CORES = 2
 WARM_UPS = 4
 """The JVM compiles what it runs often; after so many readings the figures stay."""
+VERIFY = Query("verify", Topic.SEGMENTS, ("rejected", "logs"))
 RESULTS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
@@ -70,7 +77,7 @@ class Measured(NamedTuple):
 
 def plain(config: Config, connection: Connection, case: Case, topic: str) -> Measured:
     """One process, no engine: consume, judge, route, absorb; state in memory."""
-    folds = make_folds(QUERIES["segments"].folds, config)
+    folds = make_folds(VERIFY.folds, config)
     archives: dict[Any, dict[bytes, bytes]] = defaultdict(dict)
     machines: dict[tuple[str, bytes], Any] = {}
     blobs: dict[tuple[str, bytes], bytes] = {}
@@ -108,7 +115,7 @@ def streamed(session: Any, config: Config, connection: Connection, case: Case, p
     """The streaming job, from its second batch on: the first one makes plans, workers and clients."""
     with tempfile.TemporaryDirectory() as checkpoint:
         plan = Plan(config, connection, prefix, checkpoint, case.segments, available_now=True)
-        query = start_query(session, QUERIES["segments"], plan)
+        query = start_query(session, VERIFY, plan)
         query.awaitTermination()
         batches = [p for p in query.recentProgress if p.numInputRows][1:]
         checkpoint_bytes = sum(file.stat().st_size for file in Path(checkpoint).rglob("*") if file.is_file())
@@ -187,31 +194,46 @@ def _lines(path: str) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each case")
+    parser.add_argument("--what", choices=["verify", "matrix", "latency"], help="only this; else everything")
     parser.add_argument("--case", choices=["1", "50"], help="only the case with so many ops a segment")
     parser.add_argument("--dry", action="store_true", help="do not append to docs/benchmarks.md")
     parser.add_argument("--conf", action="append", default=[], help="Spark setting, NAME=VALUE")
     options = parser.parse_args()
     print(machine(), flush=True)
+    if options.what in (None, "matrix"):
+        append(benchmatrix.run(options.rounds), dry=options.dry)
+    if options.what in (None, "latency"):
+        # One shuffle partition, as `quorumscope run` has it for a small roster.
+        with _spark(options.conf, 1) as session, Broker() as broker:
+            append(benchlatency.run(session, Connection(bootstrap=broker.bootstrap)), dry=options.dry)
+    if options.what in (None, "verify"):
+        with _spark(options.conf, CORES) as session, Broker() as broker:
+            connection = Connection(bootstrap=broker.bootstrap)
+            cases = [case for case in CASES if options.case in (None, str(case.ops))]
+            rows = [row for case in cases for row in run_case(session, connection, case, options.rounds)]
+            append([*VERIFY_HEAD, *rows], dry=options.dry)
+
+
+@contextmanager
+def _spark(settings: list[str], partitions: int) -> Iterator[Any]:
     log = Path(tempfile.gettempdir()) / "quorumscope-bench-spark.log"
-    extra = dict(setting.split("=", 1) for setting in options.conf)
-    session = start_session(f"local[{CORES}]", CORES, extra, log)
-    rows = []
-    with Broker() as broker:
-        for case in CASES:
-            if options.case in (None, str(case.ops)):
-                rows += run_case(session, Connection(bootstrap=broker.bootstrap), case, options.rounds)
-    session.stop()
-    if not options.dry:
-        append(rows)
+    session = start_session(f"local[{CORES}]", partitions, dict(setting.split("=", 1) for setting in settings), log)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
-def append(rows: list[str]) -> None:
-    head = (
-        "| case | run | (a) plain, ops/s | (b) streaming, ops/s | (b)/(a) | goal | (a) of its bound | (b) of its bound "
-        "| state bytes a segment | a peer |\n|---|---|---|---|---|---|---|---|---|---|\n"
-    )
-    with RESULTS.open("a", encoding="utf-8") as file:
-        file.write(f"\n## {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {machine()}\n\n{head}" + "\n".join(rows) + "\n")
+VERIFY_HEAD = (
+    "| case | run | (a) ops/s | (b) ops/s | (b)/(a) | goal | (a) of bound | (b) of bound | state a segment | a peer |",
+    "|---|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def append(rows: list[str], *, dry: bool) -> None:
+    if not dry:
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(f"\n## {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {machine()}\n\n" + "\n".join(rows) + "\n")
 
 
 if __name__ == "__main__":

@@ -361,3 +361,82 @@ def test_the_largest_roster_is_accepted_and_one_more_is_not() -> None:
     largest, over = (config_of(epoch(str(roster))) for roster in rosters)
     assert len(parse_config(largest).swarms[0].authors) == ROSTER_MAX
     assert complaint(over) == AT_ROSTER + f"1 to {ROSTER_MAX} peers, got {ROSTER_MAX + 1}"
+
+
+# What acceptance and splits are judged by
+
+
+def rules_of(text: str, roster: int = 4) -> Config:
+    names = ", ".join(f"p{number}: '{key}'" for number, key in enumerate(KEYS[:roster]))
+    return parse_config(config_of(f"{{start: {START}, roster: {{{names}}}, rules: {text}}}"))
+
+
+def test_rules_say_how_many_of_the_roster_and_how_many_liars_that_tolerates() -> None:
+    (epoch,) = rules_of("[majority, everyone, 2]").swarms[0].epochs
+    assert [tuple(rule) for rule in epoch.thresholds] == [("majority", 3, 4), ("everyone", 4, 4), ("2", 2, 4)]
+    assert [rule.tolerates for rule in epoch.thresholds] == [1, 3, 0]
+    assert epoch.rule("2") == ("2", 2, 4)
+    assert epoch.rule("5") is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ("[most]", "at `swarms[0].epochs[0].rules[0]`: expected majority, everyone or a number of peers from 1 to 4"),
+        ("[majority, 5]", "at `swarms[0].epochs[0].rules[1]`: expected majority, everyone or a number of peers"),
+        ("[0]", "from 1 to 4, got 0"),
+        ("[2, 2]", "expected each rule once, got 2 a second time"),
+        ("majority", "at `swarms[0].epochs[0].rules`: expected `array`"),
+    ],
+)
+def test_a_wrong_rule_is_told_with_its_place(rules: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rules_of(rules)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("    horizon: soon\n", "at `swarms[0].horizon`: expected a duration such as 500ms, 30s or 5m, got 'soon'"),
+        ("    horizon: 21d\n", "at `swarms[0].horizon`: expected 1ms to 20d, got 21d"),
+        ("    horizon: 0s\n", "at `swarms[0].horizon`: expected 1ms to 20d, got 0s"),
+        ("    horizon: 20s\n", "at `swarms[0].epochs[0].split_after`: expected 50ms or more, and not more than the"),
+        ("    blocks: 65\n", "at `swarms[0].blocks`: expected 0 to 64, got 65"),
+        ("    blocks: -1\n", "at `swarms[0].blocks`: expected 0 to 64, got -1"),
+    ],
+)
+def test_a_wrong_horizon_or_number_of_blocks_is_told(more: str, words: str) -> None:
+    assert words in complaint(config_of(epoch(), more=more))
+
+
+@pytest.mark.parametrize("split_after", ["never", "49ms", "6m"])
+def test_a_wrong_split_after_is_told(split_after: str) -> None:
+    text = config_of(f"{{start: {START}, roster: {{alice: '{KEYS[0]}'}}, split_after: {split_after}}}")
+    assert complaint(text).startswith("at `swarms[0].epochs[0].split_after`: expected ")
+
+
+def test_the_number_of_blocks_is_no_part_of_the_digest_and_all_else_is() -> None:
+    digests = [
+        parse_config(config_of(epoch(), more=more)).digest
+        for more in ("", "    blocks: 4\n", "    horizon: 6m\n", "    grace: 6s\n")
+    ]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+def test_a_time_belongs_to_the_epoch_that_had_started_last() -> None:
+    (swarm,) = parse_config(GOOD).swarms
+    first, second = swarm.epochs
+    assert swarm.epoch_at(first.start_ms - 1) is None
+    assert swarm.epoch_at(first.start_ms) is first
+    assert swarm.epoch_at(second.start_ms - 1) is first
+    assert swarm.epoch_at(second.start_ms + 10**12) is second
+
+
+def test_a_large_roster_is_divided_into_blocks_of_256() -> None:
+    (swarm,) = parse_config(GOOD).swarms
+    assert swarm.blocks_count == 1
+    many = {f"p{number}": SigningKey(number.to_bytes(2) * 16).public.hex() for number in range(300)}
+    text = config_of(f"{{start: {START}, roster: {{{', '.join(f'{n}: {k!r}' for n, k in many.items())}}}}}")
+    assert parse_config(text).swarms[0].blocks_count == 2
