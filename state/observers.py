@@ -8,7 +8,7 @@ Rules (SPEC: DESIGN, columns):
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,29 +235,25 @@ class Observers:
     def _verdict(self, slot: int, epoch: Epoch, rule: Rule, spread: _Spread, kind: int) -> Known | Accepted:
         pasts = self._pasts
         name, time_ms = pasts.names[slot].hex(), int(pasts.time[slot])
-        facts: dict[str, Any] = {
-            "swarm": self._swarm.id,
-            "config": self._config,
-            "author": name[:64],
-            "index": int(pasts.index[slot]),
-            "id": name[80:],
-            "published_ms": time_ms,
-            "epoch_ms": epoch.start_ms,
-            "rule": rule.name,
-            "k": rule.k,
-            "n": rule.n,
-            "observers": spread.observers,
-            "times_ms": spread.sum_ms + rule.k * time_ms,
-        }
-        if kind == 0:
-            return Known(
-                key=key_of(Known, name[80:], rule.name, epoch.start_ms), known_ms=time_ms + spread.latest_ms, **facts
-            )
-        return Accepted(
-            key=key_of(Accepted, name[80:], rule.name, epoch.start_ms),
-            accepted_ms=time_ms + spread.latest_ms,
-            tolerates=rule.tolerates,
-            **facts,
+        kind_of = Accepted if kind else Known
+        key = key_of(kind_of, name[80:], rule.name, epoch.start_ms)
+        at_ms = time_ms + spread.latest_ms
+        more = {"accepted_ms": at_ms, "tolerates": rule.tolerates} if kind else {"known_ms": at_ms}
+        return kind_of(
+            key=key,
+            swarm=self._swarm.id,
+            config=self._config,
+            author=name[:64],
+            index=int(pasts.index[slot]),
+            id=name[80:],
+            published_ms=time_ms,
+            epoch_ms=epoch.start_ms,
+            rule=rule.name,
+            k=rule.k,
+            n=rule.n,
+            observers=spread.observers,
+            times_ms=spread.sum_ms + rule.k * time_ms,
+            **more,
         )
 
     def _judge(self, epoch: Epoch) -> _Judge:

@@ -106,7 +106,10 @@ class Pasts:
         return self.authors[author] in self.own
 
     def holds(self, noop: Noop) -> bool:
-        return noop.name in self.slot_of or self._find_old(noop.name) is not None
+        if noop.name in self.slot_of:
+            return True
+        author = self.rank[author_of(noop.name)]
+        return noop.index <= self.old.newest.get(author, 0) and self._find_old(noop.name) is not None
 
     def previous_of(self, slot: int) -> int | None:
         """The slot of the noop before this one in its log, if it is live."""

@@ -75,8 +75,6 @@ class Cells(NamedTuple):
     contacts: NDArray[np.uint8]
 
 
-CELL_TYPES = (np.bool_, np.uint8, np.uint8, np.uint8)
-
 _decoder = msgspec.msgpack.Decoder(Report)
 _encoder = msgspec.msgpack.Encoder()
 

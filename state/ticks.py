@@ -7,7 +7,9 @@ Rules (SPEC: DESIGN, columns and splits):
 - A peer that has published nothing yet counts as there when the swarm, or the epoch, began.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ from state.branches import Column, Tree
 from state.config import Epoch, Swarm
 from state.noops import author_of
 from state.pasts import LOST_GAP, NEVER, Pasts
-from state.report import AGE_MAX, CELL_TYPES, Cells, Node, Report, pack_cells
+from state.report import AGE_MAX, Cells, Node, Report, pack_cells
 
 INTERVALS = 32
 """Times between noops whose median is taken: enough to even out a late one, few enough to look up at each tick."""
@@ -55,8 +57,7 @@ class Reporter:
         subjects = list(self._subjects(epoch, first_ms))
         columns = [at for at, one in enumerate(subjects) if one.node.author in self._pasts.own]
         rows = np.array([self._row(one) for one in subjects]).reshape(len(subjects), self._pasts.width)
-        cells = [_Log(self._pasts, subjects[at].log, tick_ms, epoch).cells(rows) for at in columns]
-        parts = zip(*cells, strict=True) if cells else [()] * len(Cells._fields)
+        told = [self._have(subjects[at].log, rows, tick_ms) for at in columns]
         return Report(
             self._swarm.key,
             self._block,
@@ -65,7 +66,7 @@ class Reporter:
             before_ms,
             [one.node for one in subjects],
             columns,
-            *pack_cells(Cells(*(np.array(part, kind) for part, kind in zip(parts, CELL_TYPES, strict=True)))),
+            *pack_cells(_cells(np.array(told, np.int64).reshape(-1, 3, len(subjects)), tick_ms, epoch)),
             [self._interval_ms(subjects[at], tick_ms) for at in columns],
             list(self._withheld(subjects)),
         )
@@ -99,9 +100,37 @@ class Reporter:
             return 0
         last = range(subject.node.index, subject.node.index - INTERVALS - 1, -1)
         slots = [column.live[index] for column in subject.log for index in last if index in column.live]
-        times = self._pasts.time[slots]
-        recent = np.sort(times[times > tick_ms - self._swarm.horizon_ms])
-        return int(np.median(np.diff(recent))) if len(recent) > 1 else 0
+        times = sorted(self._pasts.time[slots].tolist())
+        recent = times[bisect_right(times, tick_ms - self._swarm.horizon_ms) :]
+        intervals = sorted(later - earlier for earlier, later in pairwise(recent))
+        return intervals[len(intervals) // 2] if intervals else 0
+
+    def _have(self, log: list[Column], rows: NDArray[np.int32], tick_ms: int) -> NDArray[np.int64]:
+        """What each row has of a log: how many noops it lacks, the oldest time of these, and the newest time it has."""
+        lacks, oldest_ms, newest_ms = have = np.zeros((3, len(rows)), np.int64)
+        oldest_ms[:] = NEVER
+        for column in log:
+            cell = np.minimum(np.maximum(rows[:, column.number], column.start - 1), column.end).astype(np.int64)
+            lacks += column.end - cell
+            base, times = self._times(column, int(cell.min(initial=column.end)), tick_ms)
+            upwards = [*accumulate(reversed(times), min, initial=NEVER)][::-1]
+            place = np.maximum(cell - base, -1)
+            unknown = (cell + 1 < base) & (cell < column.end)
+            np.minimum(oldest_ms, np.where(unknown, 0, np.array(upwards)[place + 1]), out=oldest_ms)
+            np.maximum(newest_ms, np.array([*times, 0])[place], out=newest_ms)
+        return have
+
+    def _times(self, column: Column, lowest: int, tick_ms: int) -> tuple[int, list[int]]:
+        """An index, and the times from there to the column's end; 0 for what is beyond the horizon.
+
+        The index is the lowest live one, or `lowest` if that is higher. A trunk may have no live noop any more.
+        """
+        base = lowest if lowest in column.live else max(lowest, min(column.live, default=column.end + 1))
+        slots = [column.live.get(index, -1) for index in range(base, column.end + 1)]
+        # Noops stay for some time beyond the horizon; how long must not show.
+        since_ms = tick_ms - self._pasts.horizon_ms
+        times = zip(slots, self._pasts.time[slots].tolist(), strict=True) if slots else ()
+        return base, [time_ms if slot >= 0 and time_ms >= since_ms else 0 for slot, time_ms in times]
 
     def _withheld(self, subjects: list[_Subject]) -> Iterator[tuple[bytes, list[int]]]:
         named: dict[bytes, set[int]] = {}
@@ -114,46 +143,10 @@ class Reporter:
             yield author, sorted(named[author])
 
 
-class _Log:
-    """One node's log at a tick, and how much of it others have."""
-
-    def __init__(self, pasts: Pasts, log: list[Column], tick_ms: int, epoch: Epoch) -> None:
-        self._pasts = pasts
-        self._log = log
-        self._tick_ms = tick_ms
-        self._epoch = epoch
-
-    def cells(
-        self, rows: NDArray[np.int32]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-        """Fresh, lag, age and contact of each row."""
-        lag = np.zeros(len(rows), np.int64)
-        oldest_ms = np.full(len(rows), NEVER)
-        newest_ms = np.zeros(len(rows), np.int64)
-        for column in self._log:
-            cell = np.clip(rows[:, column.number], column.start - 1, column.end).astype(np.int64)
-            lag += column.end - cell
-            base, times = self._times(column, int(cell.min(initial=column.end)))
-            upwards = np.append(np.minimum.accumulate(times[::-1])[::-1], NEVER)
-            place = np.maximum(cell - base, -1)
-            unknown = (cell + 1 < base) & (cell < column.end)
-            oldest_ms = np.minimum(oldest_ms, np.where(unknown, 0, upwards[place + 1]))
-            newest_ms = np.maximum(newest_ms, np.append(times, 0)[place])
-        age_ms = np.where(lag > 0, self._tick_ms - oldest_ms, 0)
-        fresh = age_ms <= self._epoch.split_after_ms
-        tick_ms = self._epoch.tick_ms
-        parts = (lag, -(-age_ms // tick_ms), (self._tick_ms - newest_ms) // tick_ms)
-        lags, ages, contacts = (np.clip(part, 0, AGE_MAX).astype(np.uint8) for part in parts)
-        return fresh, lags, ages, contacts
-
-    def _times(self, column: Column, lowest: int) -> tuple[int, NDArray[np.int64]]:
-        """An index, and the times from there to the column's end; 0 for what is beyond the horizon.
-
-        The index is the lowest live one, or `lowest` if that is higher. A trunk may have no live noop any more.
-        """
-        base = lowest if lowest in column.live else max(lowest, min(column.live, default=column.end + 1))
-        live = [column.live.get(index, -1) for index in range(base, column.end + 1)]
-        times = np.where(np.array(live, np.intp) >= 0, self._pasts.time[live], 0) if live else np.zeros(0, np.int64)
-        # Noops stay for some time beyond it; how long must not show.
-        times[times < self._tick_ms - self._pasts.horizon_ms] = 0
-        return base, times
+def _cells(have: NDArray[np.int64], tick_ms: int, epoch: Epoch) -> Cells:
+    """The cells of a report from what each node has of each column's log."""
+    lacks, oldest_ms, newest_ms = have[:, 0], have[:, 1], have[:, 2]
+    age_ms = np.where(lacks > 0, tick_ms - oldest_ms, 0)
+    ages, contacts = -(-age_ms // epoch.tick_ms), (tick_ms - newest_ms) // epoch.tick_ms
+    bytes_of = (np.clip(part, 0, AGE_MAX).astype(np.uint8) for part in (lacks, ages, contacts))
+    return Cells(age_ms <= epoch.split_after_ms, *bytes_of)

@@ -5,6 +5,7 @@ associative, commutative and idempotent, so it does not matter in which order, o
 Bytes are lower-case hex digits, times are milliseconds since 1970. The published schema is docs/verdicts.schema.json.
 """
 
+from functools import cache
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -238,9 +239,14 @@ _decoder: msgspec.json.Decoder[AnyVerdict] = msgspec.json.Decoder(AnyVerdict)
 _V = TypeVar("_V", bound=Verdict)
 
 
+@cache
+def _tag(kind: type[Verdict]) -> str:
+    return str(kind.__struct_config__.tag)
+
+
 def key_of(kind: type[Verdict], *parts: str | int) -> str:
     """The key of a verdict: its kind and what it is about, never how or when it was found."""
-    return "/".join([str(kind.__struct_config__.tag), *map(str, parts)])
+    return "/".join((_tag(kind), *map(str, parts)))
 
 
 def kind_of(verdict: Verdict) -> str:
