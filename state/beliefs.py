@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from state.branches import Column
+from state.matrix import NEVER
 from state.observers import UNSEEN, Observers, Step
-from state.pasts import NEVER, Pasts
+from state.pasts import Pasts
 from state.verdict import Belief, Believer, key_of
 
 

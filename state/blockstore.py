@@ -149,7 +149,7 @@ def pack_chunk(pasts: Pasts, slots: list[int]) -> bytes:
         times=pasts.time[slots].tobytes(),
         serials=np.array([pasts.column[slot].serial for slot in slots], "<u4").tobytes(),
         blind=blind.tobytes() if blind.any() else b"",
-        gaps={at: sorted(pasts.gaps[slot]) for at, slot in enumerate(slots) if pasts.gaps[slot]},
+        gaps={at: sorted(pasts.gaps[slot]) for at, slot in enumerate(slots) if slot in pasts.gaps},
         width=width,
         top=top.astype("<i4").tobytes(),
         behind=behind.tobytes(),
@@ -245,6 +245,7 @@ def load_pasts(pasts: Pasts, state: PastsState, chunks: ChunkStore) -> None:
         pasts.open_gap(number, Gap(name, payer))
     chunks.load(state.chunks, state.next_chunk)
     pasts.restore_lives()
+    pasts.restore_blindness()
 
 
 def _name(chunk: int) -> bytes:

@@ -18,10 +18,11 @@ from state.beliefs import Beliefs
 from state.blockstore import ChunkStore, PastsState, load_pasts, pack_pasts
 from state.config import Config, Swarm
 from state.fold import Archive, Arrivals, Message, Outcome, Tally, Topic
+from state.matrix import NEVER
 from state.noops import Noop, decode_noops, encode_noops, noop_of
 from state.observers import Observers
 from state.oldnoops import OldNoops
-from state.pasts import LIMITS, NEVER, Pasts
+from state.pasts import LIMITS, Pasts
 from state.report import encode_report, report_key
 from state.ticks import Reporter, tick_from
 from state.verdict import Limit, Verdict, encode_verdict, key_of

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from state.branches import Column, Tree
 from state.config import Epoch, Swarm
+from state.matrix import NEVER
 from state.noops import author_of
-from state.pasts import LOST_GAP, NEVER, Pasts
+from state.pasts import LOST_GAP, Pasts
 from state.report import AGE_MAX, Cells, Node, Report, pack_cells
 
 INTERVALS = 32
@@ -135,7 +136,7 @@ class Reporter:
     def _withheld(self, subjects: list[_Subject]) -> Iterator[tuple[bytes, list[int]]]:
         named: dict[bytes, set[int]] = {}
         for at, subject in enumerate(subjects):
-            for gap in frozenset[int]().union(*(self._pasts.gaps[tip] for tip in subject.tips)) - {LOST_GAP}:
+            for gap in frozenset[int]().union(*(self._pasts.gaps.get(tip, ()) for tip in subject.tips)) - {LOST_GAP}:
                 author = author_of(self._pasts.open_gaps[gap].name)
                 if author in self._pasts.own:
                     named.setdefault(author, set()).add(at)
