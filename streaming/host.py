@@ -18,7 +18,9 @@ from streaming.archive import BufferedArchive, Store, StoreError
 
 INVARIANT_TALLY = "invariant_violations"
 QUARANTINE_TALLY = "quarantined"
-HOST_TALLIES = (INVARIANT_TALLY, QUARANTINE_TALLY)
+REOPENED_TALLY = "reopened"
+"""Machines that had to be unpacked again: after a restart, or because another worker had the key before."""
+HOST_TALLIES = (INVARIANT_TALLY, QUARANTINE_TALLY, REOPENED_TALLY)
 _CACHED_MAX = 4096
 """Unpacked machines a worker keeps: all keys of a large swarm, and not more memory than they need."""
 
@@ -79,8 +81,11 @@ class KeyHost:
 
     def _absorb(self, stored: Stored | None, store: Store, payloads: list[bytes], clock_ms: int) -> Visit:
         lineage = stored.lineage if stored else b""
-        machine, archive = self._open(stored, lineage, store)
+        cached = self._recall(lineage, store)
+        machine, archive = cached or self._open(stored, store)
         outcome = machine.absorb(payloads, clock_ms)
+        if stored is not None and cached is None:
+            outcome.tallies.append(Tally(REOPENED_TALLY, 1))
         if not payloads and not outcome.messages:
             # Only the clock has moved. The next batch brings a later one, so there is nothing to store. A key that was
             # never stored has no lineage to know it by: another run in this worker would take its clock for its own.
@@ -96,11 +101,15 @@ class KeyHost:
         self._remember(lineage, machine, archive)
         return Visit(outcome, Stored(self._fold.version, lineage, blob, ""))
 
-    def _open(self, stored: Stored | None, lineage: bytes, store: Store) -> tuple[Machine, BufferedArchive]:
+    def _recall(self, lineage: bytes, store: Store) -> tuple[Machine, BufferedArchive] | None:
+        """The machine as this worker left it, if nobody else has changed its state since."""
         cached = _cache.pop((self._fold.name, self._key), None)
-        if cached is not None and cached.lineage == lineage and cached.config == self._config:
-            cached.archive.bind(store)
-            return cached.machine, cached.archive
+        if cached is None or cached.lineage != lineage or cached.config != self._config:
+            return None
+        cached.archive.bind(store)
+        return cached.machine, cached.archive
+
+    def _open(self, stored: Stored | None, store: Store) -> tuple[Machine, BufferedArchive]:
         archive = BufferedArchive()
         archive.bind(store)
         return self._fold.open(self._key, stored.blob if stored else None, archive), archive

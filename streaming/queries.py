@@ -11,6 +11,7 @@ from state.folds import make_folds
 from streaming.host import HOST_TALLIES
 from streaming.ingest import EVENT_COLUMNS, ingest_function
 from streaming.processor import OUTPUT_COLUMNS, FoldProcessor
+from streaming.session import own_workers
 
 TALLIES = "tallies"
 """The name under which a query's progress tells what its folds counted in the batch."""
@@ -80,7 +81,8 @@ def start_query(session: Any, query: Query, plan: Plan) -> Any:
         ingest_function(topic, config_json, query.folds, plan.connection.librdkafka()), EVENT_COLUMNS
     )
     processor = FoldProcessor(config_json, query.folds, plan.prefix)
-    rows = events.groupBy("fold", "key").transformWithState(processor, OUTPUT_COLUMNS, "Update", "None")
+    with own_workers(session, query.name):
+        rows = events.groupBy("fold", "key").transformWithState(processor, OUTPUT_COLUMNS, "Update", "None")
     counted = [
         f.sum(f.when(f.col("tally") == name, f.col("amount")).otherwise(0)).alias(name)
         for name in tallies(query, plan.config)

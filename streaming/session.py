@@ -84,3 +84,18 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
 def jvm_pid(session: Any) -> int:
     """The process id of the JVM, which can outlive a killed Python by some seconds."""
     return int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001
+
+
+@contextmanager
+def own_workers(session: Any, name: str) -> Iterator[None]:
+    """Functions that are made in here run in Python workers of their own, named by an environment variable.
+
+    Spark hands out idle workers in turn. A key's machine stays unpacked in the worker that had it, so with the tasks of
+    other stages in between it would be unpacked anew in nearly every batch.
+    """
+    environment = session.sparkContext.environment
+    environment["QUORUMSCOPE_WORKERS"] = name
+    try:
+        yield
+    finally:
+        del environment["QUORUMSCOPE_WORKERS"]
