@@ -17,9 +17,9 @@ import numpy as np
 from state.beliefs import Beliefs
 from state.blockstore import ChunkStore, PastsState, load_pasts, pack_pasts
 from state.config import Config, Swarm
-from state.fold import Archive, Arrivals, Message, Outcome, Tally, Topic
+from state.fold import Archive, Arrival, Arrivals, Message, Outcome, Tally, Topic
 from state.matrix import NEVER
-from state.noops import Noop, decode_noops, encode_noops, noop_of
+from state.noops import Noop, decode_noops, encode_arrivals, encode_noops
 from state.observers import Observers
 from state.oldnoops import OldNoops
 from state.pasts import LIMITS, Pasts
@@ -80,12 +80,12 @@ class ColumnsFold:
         return [key for keys in self._blocks.values() for key in keys]
 
     def route(self, arrivals: Arrivals) -> Iterator[tuple[bytes, bytes]]:
-        noops: dict[bytes, list[Noop]] = {}
+        by_swarm: dict[bytes, list[Arrival]] = {}
         for arrival in arrivals.verified:
-            noops.setdefault(arrival.segment.head.swarm, []).append(noop_of(arrival))
-        for swarm, found in noops.items():
+            by_swarm.setdefault(arrival.segment.head.swarm, []).append(arrival)
+        for swarm, found in by_swarm.items():
             for at in range(0, len(found), PAYLOAD_NOOPS):
-                payload = encode_noops(found[at : at + PAYLOAD_NOOPS])
+                payload = encode_arrivals(found[at : at + PAYLOAD_NOOPS])
                 for key in self._blocks[swarm]:
                     yield key, payload
 
@@ -183,7 +183,8 @@ class Block:
     def _advance(self, due: list[Noop]) -> Iterator[Message]:
         state = self._state
         for noop in due:
-            yield from self._ticks_before(noop.time_ms)
+            if 0 < state.next_tick_ms < noop.time_ms:
+                yield from self._ticks_before(noop.time_ms)
             if self.pasts.holds(noop):
                 continue
             self._tally["noops_late"] += noop.time_ms <= state.before_tick_ms
@@ -197,10 +198,9 @@ class Block:
 
     def _add(self, noop: Noop) -> None:
         pasts = self.pasts
-        epoch = self._swarm.epoch_at(noop.time_ms) or self._swarm.epochs[0]
-        if pasts.changes_again(noop):
+        if pasts.gap_of and pasts.changes_again(noop):
             self._observe()
-        slot = pasts.add(noop, epoch.split_after_ms)
+        slot = pasts.add(noop, self._pause_ms(noop.time_ms))
         if slot is None:
             return
         if pasts.column[slot].number >= 0:
@@ -211,6 +211,12 @@ class Block:
             if pasts.trees[author].forked:
                 self._observe()
                 self._beliefs.open_branches(author, noop.time_ms)
+
+    def _pause_ms(self, time_ms: int) -> int:
+        """How long a peer may publish nothing at this time without having paused."""
+        if len(self._swarm.epochs) == 1:
+            return self._swarm.epochs[0].split_after_ms
+        return (self._swarm.epoch_at(time_ms) or self._swarm.epochs[0]).split_after_ms
 
     def _note_reshaped(self) -> None:
         self._observers.reshaped()

@@ -12,6 +12,8 @@ from state.head import NO_PREVIOUS
 from state.segment import REF_BYTES
 
 _FIXED = struct.Struct(f">Q{REF_BYTES}s32sI")
+_PARTS = struct.Struct(">Q32sQ32s32sI")
+_NAME_AT = 8
 _INDEX_AT, _ID_AT = 32, 40
 
 
@@ -52,19 +54,18 @@ def encode_noops(noops: Iterable[Noop]) -> bytes:
 def decode_noops(encoded: bytes) -> Iterator[Noop]:
     at = 0
     while at < len(encoded):
-        time_ms, name, previous, refs = _FIXED.unpack_from(encoded, at)
-        at += _FIXED.size
-        end = at + refs * REF_BYTES
-        yield _make(time_ms, name, previous, encoded[at:end])
-        at = end
+        time_ms, author, index, _, previous, refs = _PARTS.unpack_from(encoded, at)
+        start = at + _FIXED.size
+        name = encoded[at + _NAME_AT : at + _NAME_AT + REF_BYTES]
+        at = start + refs * REF_BYTES
+        before = b"" if previous == NO_PREVIOUS else author + (index - 1).to_bytes(8) + previous
+        yield Noop(time_ms, name, index, before, encoded[start:at])
 
 
-def noop_of(arrival: Arrival) -> Noop:
-    segment, time_ms = arrival
-    return _make(time_ms, segment.ref.encode(), segment.head.previous, segment.refs)
-
-
-def _make(time_ms: int, name: bytes, previous: bytes, refs: bytes) -> Noop:
-    index = index_of(name)
-    before = b"" if previous == NO_PREVIOUS else author_of(name) + (index - 1).to_bytes(8) + previous
-    return Noop(time_ms, name, index, before, refs)
+def encode_arrivals(arrivals: Iterable[Arrival]) -> bytes:
+    """The noops of segments, encoded."""
+    parts: list[bytes] = []
+    for segment, time_ms in arrivals:
+        refs = segment.refs
+        parts += (_FIXED.pack(time_ms, segment.ref.encode(), segment.head.previous, len(refs) // REF_BYTES), refs)
+    return b"".join(parts)

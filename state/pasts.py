@@ -210,7 +210,7 @@ class Pasts(Matrix):
 
     def _set_gaps(self, slot: int, author: int, hops: _Hops) -> None:
         gaps = NO_GAPS
-        if not self.complete.take(hops.full).all():
+        if self.gaps and not self.complete.take(hops.full).all():
             gaps = gaps.union(*(self.gaps.get(parent, NO_GAPS) for parent in hops.full.tolist()))
         if hops.gaps or hops.lost:
             gaps |= {self._gap(name, author) for name in hops.gaps}
