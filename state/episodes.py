@@ -20,8 +20,9 @@ from state.config import Epoch
 from state.flow import Parting, Picture
 from state.verdict import Episode, OneWay, Silent, Split, Suspect, Undecidable, key_of
 
-LINK_SPLIT_AFTERS = 5
-"""A peer is suspected as the lost link of a split if it was last heard at most this many `split_after` before."""
+LINK_SPLIT_AFTERS = 2
+"""A peer is suspected as the lost link of a split if it was last heard at most this many `split_after` before: a split
+opens one `split_after` and a tick after the last contact, and the link falls silent with that."""
 
 F = TypeVar("F")
 _SWARM = b""

@@ -139,7 +139,7 @@ def test_the_last_contact_of_a_split_only_ever_moves_on() -> None:
 
 
 def test_a_silent_link_is_a_suspect_if_it_was_heard_not_long_before_the_split_opened() -> None:
-    edge_ms = START_MS - 5 * SPLIT_AFTER_MS
+    edge_ms = START_MS - 2 * SPLIT_AFTER_MS
     flow = parted([A], [B], links={C: edge_ms, D: edge_ms - 1}, suspects=[(E, "forked")])
     (opened,) = told(*(picture(at, flow=flow) for at in range(4)))
     assert isinstance(opened, Split)

@@ -170,7 +170,7 @@ def _split(opened_ms: int, held: list[Parting]) -> tuple[type[Episode], tuple[st
     suspects |= {
         Suspect(author.hex(), "silent")
         for author, newest_ms in now.links.items()
-        if newest_ms >= opened_ms - 5 * SPLIT_AFTER_MS
+        if newest_ms >= opened_ms - 2 * SPLIT_AFTER_MS
     }
     opening, sides = (tuple(tuple(peer.hex() for peer in side) for side in one.sides) for one in (held[0], now))
     return (
