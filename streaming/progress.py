@@ -21,7 +21,9 @@ class Totals:
         self.batch_ms = 0
         self.ends: dict[int, int] = {}
         """Where the newest batch ended, by partition."""
-        self._last_batch = -1
+        self._last = (-1, "")
+        """Batch and time of the newest progress that was taken in. A query that waits for data reports the batch that
+        it will run next, as often as it waits, and then that batch itself."""
         self._history: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
 
     @property
@@ -30,9 +32,9 @@ class Totals:
 
     def update(self, query: Any) -> bool:
         """Take in the batches that ended since the last call; whether there were any."""
-        new = [progress for progress in query.recentProgress if progress.batchId > self._last_batch]
+        new = [one for one in query.recentProgress if (one.batchId, one.timestamp) > self._last]
         for progress in new:
-            self._last_batch = progress.batchId
+            self._last = (progress.batchId, progress.timestamp)
             self.records += progress.numInputRows
             self.batches += progress.numInputRows > 0
             self.batch_ms = int(progress.durationMs.get("triggerExecution", 0))

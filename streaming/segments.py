@@ -10,6 +10,7 @@ from state.config import Swarm
 from state.connection import Connection
 from state.fold import Topic
 from state.segment import Reason, Segment, judge
+from streaming.follow import READER_SETTINGS
 from streaming.parts import MissingPartError
 from streaming.topics import REQUEST_TIMEOUT_S, admin_client, existing
 
@@ -40,9 +41,7 @@ def read_segments(connection: Connection, prefix: str, swarm: Swarm, on_progress
     topic = f"{prefix}.{Topic.SEGMENTS}"
     if topic not in existing(admin_client(connection), connection):
         raise MissingPartError(f"the topic {topic} does not exist: give the right --prefix")
-    quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
-    settings = {"group.id": "quorumscope-reader", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**connection.librdkafka(), **settings, **quiet, "enable.partition.eof": True})
+    consumer = Consumer({**connection.librdkafka(), **READER_SETTINGS, "enable.partition.eof": True})
     try:
         stretches = _stretches(consumer, topic)
         authors = {swarm.key: frozenset(swarm.authors)}

@@ -18,6 +18,8 @@ PEEK_TIMEOUT_S = 0.5
 _PEEK_SETTINGS = {
     "group.id": "quorumscope-ahead",
     "enable.auto.commit": False,
+    # As Spark reads: what stands after an open transaction is read, so it is unread before that.
+    "isolation.level": "read_uncommitted",
     # One record is enough; brokers send at least one, however large.
     "fetch.message.max.bytes": 1024,
     "fetch.wait.max.ms": 10,

@@ -1,8 +1,8 @@
 """Every scenario on real Kafka and real Spark: what is found is the ground truth, and nothing else."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,24 +15,49 @@ from producers.swarm import EPOCH_START, START_MS, Settings
 from state.config import Config, Epoch, Swarm
 from state.head import NO_PREVIOUS, head_id, is_head_signed
 from state.limits import REFERRERS_MAX
-from state.segment import Ref, build
+from state.segment import Ref, Segment, build, judge
 from state.signing import SigningKey
 from state.verdict import (
+    Accepted,
     AnyVerdict,
     BadIndex,
+    Belief,
     ClockSkew,
     Equivocation,
     Fork,
+    Known,
     Missing,
+    OneWay,
     Signed,
+    Silent,
+    Split,
+    Undecidable,
     decode_verdict,
 )
+from state.wire_pb2 import Op
 from streaming.broker import Broker
-from tests.topiclab import ONE_BATCH, DeadLetter, KeptState, Lab, Send, Spot, Written, fold_alone, spots_of, tallied
+from streaming.queries import QUERIES
+from tests import truthlab
+from tests.topiclab import (
+    ONE_BATCH,
+    DeadLetter,
+    KeptState,
+    Lab,
+    Send,
+    Spot,
+    Written,
+    differences,
+    fold_alone,
+    spots_of,
+    tallied,
+)
+from tests.truthlab import Found, Search
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 LATER_MS = 60_000
+SMALL = 100
+"""Records of a small batch, where a run has some hundreds; of reports, which are fewer, a tenth."""
 
 
 class Run(NamedTuple):
@@ -41,15 +66,23 @@ class Run(NamedTuple):
     simulation: Simulation
     written: list[Written]
     spots: list[Spot]
-    batches: int
+    batches: Counter[str]
     tallies: dict[str, int]
     verdicts: dict[bytes, bytes]
+    reports: dict[bytes, bytes]
     dead_letters: dict[Spot, DeadLetter]
-    state: KeptState
+    states: dict[str, KeptState]
+
+    @property
+    def state(self) -> KeptState:
+        return self.states["segments"]
+
+    @property
+    def judged(self) -> Found:
+        return Found(self.simulation, self.verdicts)
 
     def found(self, kind: type[AnyVerdict]) -> list[Any]:
-        decoded = [decode_verdict(value) for _, value in sorted(self.verdicts.items())]
-        return [verdict for verdict in decoded if type(verdict) is kind]
+        return self.judged.of(kind)
 
 
 Runs = Callable[..., Run]
@@ -61,31 +94,43 @@ def runs(broker: Broker, spark: Any, tmp_path_factory: pytest.TempPathFactory) -
     folder: Path = tmp_path_factory.mktemp("checkpoints")
 
     @cache
-    def run(name: str, *, partitions: int = 1, twice: bool = False, offsets_max: int = ONE_BATCH) -> Run:
+    def run(
+        name: str, *, partitions: int = 1, twice: bool = False, offsets_max: int = ONE_BATCH, parts: int = 1
+    ) -> Run:
+        """`parts`: the topic is written so many times a part, and read to its end after each."""
         simulation = SCENARIOS[name].run(Settings())
         records = list(simulation.records)
         if twice:
             records += [Record(r.time_ms + LATER_MS, r.key, r.value) for r in records]
         lab = Lab(broker, spark, folder, simulation.config, partitions)
-        lab.publish(records)
+        progress: dict[str, list[Any]] = defaultdict(list)
+        size = -(-len(records) // parts)
+        for at in range(0, len(records), size):
+            lab.publish(records[at : at + size])
+            for query in QUERIES.values():
+                limit = offsets_max if query.name == "segments" else max(1, offsets_max // 10)
+                progress[query.name] += lab.run(limit, query)
         written = lab.segments()
-        progress = lab.run(offsets_max)
         return Run(
             simulation,
             written,
             spots_of(records, written),
-            len(progress),
-            tallied(progress),
+            Counter({query: len(batches) for query, batches in progress.items()}),
+            tallied(batch for batches in progress.values() for batch in batches),
             lab.verdicts(),
+            lab.reports(),
             lab.dead_letters(),
-            lab.state(),
+            {query.name: lab.state(query) for query in QUERIES.values()},
         )
 
     return run
 
 
 every_scenario = pytest.mark.parametrize("name", SCENARIOS)
-telling_scenarios = pytest.mark.parametrize("name", ["lying-peer", "withheld-story", "ref-to-nothing", "hostile-input"])
+telling_scenarios = pytest.mark.parametrize(
+    "name", ["whole-story", "withheld-story", "silent-listener", "ref-to-nothing", "hostile-input", "rare-noops"]
+)
+"""Among them they have every kind of verdict."""
 
 
 @every_scenario
@@ -141,12 +186,79 @@ def test_clocks_that_are_off_are_those_of_the_ground_truth(runs: Runs, name: str
 
 
 @every_scenario
+def test_noops_are_known_when_a_search_finds_so_many_peers_that_cover_them(runs: Runs, name: str) -> None:
+    run = runs(name)
+    assert run.found(Known)
+    assert list(truthlab.known_problems(run.judged, Search(run.simulation))) == []
+
+
+@every_scenario
+def test_nothing_is_accepted_that_is_not_known_and_among_honest_peers_all_that_is(runs: Runs, name: str) -> None:
+    run = runs(name)
+    assert run.found(Accepted)
+    assert list(truthlab.accepted_problems(run.judged)) == []
+
+
+@every_scenario
+def test_who_believed_which_story_is_what_a_search_finds(runs: Runs, name: str) -> None:
+    run = runs(name)
+    assert list(truthlab.belief_problems(run.judged, Search(run.simulation))) == []
+
+
+@every_scenario
+def test_splits_are_those_of_the_ground_truth_with_their_sides_times_and_suspects(runs: Runs, name: str) -> None:
+    assert list(truthlab.split_problems(runs(name).judged)) == []
+
+
+@every_scenario
+def test_the_silent_are_those_who_published_nothing_for_so_long(runs: Runs, name: str) -> None:
+    run = runs(name)
+    assert list(truthlab.silent_problems(run.judged, Search(run.simulation).topic)) == []
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=truthlab.DARKENED if name == "hostile-input" else ()) for name in SCENARIOS]
+)
+def test_one_way_are_those_that_hear_and_that_nobody_covers(runs: Runs, name: str) -> None:
+    run = runs(name)
+    assert list(truthlab.one_way_problems(run.judged, Search(run.simulation))) == []
+
+
+@every_scenario
+def test_only_rare_noops_are_undecidable(runs: Runs, name: str) -> None:
+    assert list(truthlab.undecidable_problems(runs(name).judged)) == []
+
+
+def test_what_the_seed_says_is_known_to_everyone_and_to_a_majority_is(runs: Runs) -> None:
+    """SPEC: seed, entanglement matrix: everyone knows 2+A, 3+B and 1+C, a majority 2+A, 3+B and 4+C."""
+    run = runs("seed-example")
+    names = {}
+    for message in run.written:
+        segment = judge(message.value, run.simulation.config.authors)
+        assert isinstance(segment, Segment)
+        names[segment.id.hex()] = Op.FromString(segment.ops[0]).data.decode()
+    newest: dict[str, dict[str, Known]] = {"everyone": {}, "majority": {}}
+    for known in run.found(Known):
+        held = newest[known.rule].get(known.author, known)
+        newest[known.rule][known.author] = max(held, known, key=lambda one: one.index)
+    told = {rule: sorted(names[known.id] for known in by.values()) for rule, by in newest.items()}
+    assert told == {"everyone": ["1+C", "2+A", "3+B"], "majority": ["2+A", "3+B", "4+C"]}
+    accepted = {verdict.key.removeprefix("accepted/") for verdict in run.found(Accepted)}
+    assert accepted == {verdict.key.removeprefix("known/") for verdict in run.found(Known)}
+
+
+@every_scenario
 def test_nothing_else_is_found(runs: Runs, name: str) -> None:
     run = runs(name)
     kinds = {type(decode_verdict(value)) for value in run.verdicts.values()}
-    assert kinds <= {Fork, Equivocation, Missing, BadIndex, ClockSkew}
+    in_logs = {Fork, Equivocation, Missing, BadIndex, ClockSkew}
+    in_the_matrix = {Known, Accepted, Belief, Split, Silent, OneWay, Undecidable}
+    assert kinds <= in_logs | in_the_matrix
     assert (run.tallies["invariant_violations"], run.tallies["quarantined"]) == (0, 0)
-    assert run.state.errors == {}
+    late = {name: run.tallies[name] for name in ("noops_late", "noops_early", "reports_dropped", "tick_gaps")}
+    assert set(late.values()) == {0}, late
+    assert run.tallies["ticks_judged"] == run.tallies["ticks_reported"] == len(run.reports)
+    assert [state.errors for state in run.states.values()] == [{}, {}]
 
 
 @every_scenario
@@ -169,17 +281,19 @@ def test_every_record_is_verified_or_rejected_or_a_duplicate(runs: Runs, name: s
 
 
 @every_scenario
-def test_spark_finds_byte_for_byte_what_the_pure_fold_finds_alone(runs: Runs, name: str) -> None:
+def test_spark_finds_byte_for_byte_what_the_pure_folds_find_alone(runs: Runs, name: str) -> None:
     run = runs(name)
-    assert run.verdicts == fold_alone(run.simulation.config, run.written)
+    assert differences(run.verdicts, fold_alone(run.simulation.config, run.written)) == {}
 
 
 @telling_scenarios
-def test_many_small_batches_of_several_partitions_find_the_same_bytes(runs: Runs, name: str) -> None:
-    whole, cut = runs(name), runs(name, partitions=4, offsets_max=100)
-    assert whole.batches == 1
-    assert cut.batches > 4
-    assert cut.verdicts == whole.verdicts
+def test_many_small_batches_of_several_partitions_written_bit_by_bit_find_the_same_bytes(runs: Runs, name: str) -> None:
+    whole, cut = runs(name), runs(name, partitions=4, offsets_max=SMALL, parts=2)
+    assert whole.batches == {"segments": 1, "matrix": 1}
+    assert cut.batches["segments"] >= len(cut.written) // SMALL
+    assert cut.batches["matrix"] > 4
+    assert differences(cut.verdicts, whole.verdicts) == {}
+    assert differences(cut.reports, whole.reports) == {}
     letters = [sorted(map(repr, run.dead_letters.values())) for run in (whole, cut)]
     assert letters[0] == letters[1]
     assert len(cut.written) == cut.state.verified + cut.state.duplicates + len(cut.dead_letters)
@@ -189,11 +303,11 @@ def test_many_small_batches_of_several_partitions_find_the_same_bytes(runs: Runs
 def test_a_topic_written_twice_finds_the_same_bytes_and_counts_the_duplicates(runs: Runs, name: str) -> None:
     once, twice = runs(name), runs(name, partitions=2, twice=True, offsets_max=400)
     truth = once.simulation.truth
-    assert twice.verdicts == once.verdicts
+    assert differences(twice.verdicts, once.verdicts) == {}
     assert twice.state.verified == truth.verified
     assert twice.state.duplicates == truth.verified + 2 * truth.duplicates
     assert len(twice.dead_letters) == 2 * len(truth.rejected)
-    assert twice.verdicts == fold_alone(twice.simulation.config, twice.written)
+    assert differences(twice.verdicts, fold_alone(twice.simulation.config, twice.written)) == {}
 
 
 @pytest.mark.parametrize("offsets_max", [ONE_BATCH, 20])
@@ -203,11 +317,11 @@ def test_a_partition_that_ends_early_still_counts_for_the_clock_at_the_end(
     config, sends = early_end()
     lab = Lab(broker, spark, tmp_path, config, partitions=2)
     lab.send(sends)
-    progress = lab.run(offsets_max)
-    assert (len(progress) > 2) == (offsets_max == 20)
+    progress = lab.run_all(offsets_max)
+    assert (len(progress["segments"]) > 2) == (offsets_max == 20)
     found = lab.verdicts()
-    assert [key.split(b"/")[0] for key in found] == [b"missing"]
-    assert found == fold_alone(config, lab.segments())
+    assert [key.split(b"/")[0] for key in found].count(b"missing") == 1
+    assert differences(found, fold_alone(config, lab.segments())) == {}
 
 
 def early_end() -> tuple[Config, list[Send]]:
@@ -219,14 +333,14 @@ def early_end() -> tuple[Config, list[Send]]:
     swarm = sha256(b"swarm").digest()
     roster = {"busy": busy.public.hex(), "late": late.public.hex()}
     config = Config((Swarm(swarm.hex(), "lab", (Epoch(start=EPOCH_START, roster=roster),), "30s"),))
-    common = {"swarm": swarm, "ops": [], "root": bytes(32)}
-    first = build(late, index=1, previous=NO_PREVIOUS, time_ms=START_MS, **common)
+    sign = partial(build, swarm=swarm, ops=[], root=bytes(32))
+    first = sign(late, index=1, previous=NO_PREVIOUS, time_ms=START_MS)
     sends = [Send(0, START_MS + 100_000, late.public, first.encode())]
     previous = NO_PREVIOUS
     for index in range(1, 62):
         time_ms = START_MS + 1000 * index
         refs = [Ref(late.public, 7, sha256(b"never").digest())] if index == 60 else []
-        segment = build(busy, index=index, previous=previous, time_ms=time_ms, refs=refs, **common)
+        segment = sign(busy, index=index, previous=previous, time_ms=time_ms, refs=refs)
         previous = segment.id
         sends.append(Send(1, time_ms, busy.public, segment.encode()))
     return config, sends

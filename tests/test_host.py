@@ -350,7 +350,6 @@ def without_reopening(visit: Visit) -> Visit:
     return visit._replace(outcome=visit.outcome._replace(tallies=tallies))
 
 
-
 @settings(max_examples=500, deadline=None)
 @given(steps)
 def test_attempts_that_were_lost_and_workers_that_were_restarted_do_not_show(batches: list[Step]) -> None:

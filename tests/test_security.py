@@ -32,7 +32,7 @@ def test_with_a_password_from_a_file_everything_works_and_with_a_wrong_one_nothi
         sasl = Sasl("PLAIN", *LOGIN)
         connection = Connection(broker.secure_bootstrap, "SASL_PLAINTEXT", sasl)
         publish_fast(simulation.records, connection.librdkafka(), "quorumscope.segments")
-        job = ["--swarms", swarms, "--kafka", kafka]
+        job: list[str | Path] = ["--swarms", swarms, "--kafka", kafka]
         run = quorumscope("run", *job, "--checkpoint", tmp_path / "checkpoint", "--available-now")
         assert run.returncode == 0, run.stderr
         (author,) = {equivocation.author for equivocation in simulation.truth.equivocations}

@@ -3,10 +3,11 @@
 import socket
 import time
 import uuid
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient  # type: ignore[import-untyped]
 
 from state.connection import Connection
 from streaming.broker import Broker
@@ -27,7 +28,7 @@ def prefix() -> str:
 
 
 def names(prefix: str) -> list[str]:
-    return [f"{prefix}.{suffix}" for suffix in ("segments", "verdicts", "rejected")]
+    return [f"{prefix}.{suffix}" for suffix in ("segments", "verdicts", "matrix", "rejected")]
 
 
 def make_wrong(connection: Connection, setup: Setup, suffix: str, **changes: str) -> None:
@@ -47,7 +48,7 @@ def make_wrong(connection: Connection, setup: Setup, suffix: str, **changes: str
 
 
 @pytest.fixture
-def unreachable() -> Connection:
+def unreachable() -> Iterator[Connection]:
     """An address where nobody answers, and nobody will: it is taken by a socket that does not listen."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -63,7 +64,7 @@ def test_topics_that_are_made_are_found_to_be_right(connection: Connection, pref
     require_topics(connection, prefix)
     described = KafkaAdminClient(bootstrap_servers=connection.bootstrap).describe_topics(names(prefix))
     assert {topic["name"]: len(topic["partitions"]) for topic in described} == dict(
-        zip(names(prefix), (3, 1, 1), strict=True)
+        zip(names(prefix), (3, 1, 1, 1), strict=True)
     )
 
 
@@ -82,7 +83,7 @@ def test_only_the_topics_that_are_missing_are_made(connection: Connection, prefi
     setup = Setup(prefix=prefix)
     admin = AdminClient(connection.librdkafka())
     admin.create_topics([NewTopic(f"{prefix}.rejected", 1)])[f"{prefix}.rejected"].result(DEADLINE_S)
-    assert create_topics(connection, setup) == names(prefix)[:2]
+    assert create_topics(connection, setup) == names(prefix)[:3]
 
 
 @pytest.mark.kafka
@@ -94,6 +95,8 @@ def test_only_the_topics_that_are_missing_are_made(connection: Connection, prefi
         ("segments", {"retention_ms": "1000"}, "want retention.ms of at least 604800000, got 1000"),
         ("segments", {"max_message_bytes": "1000000"}, "want max.message.bytes of at least 2097152, got 1000000"),
         ("verdicts", {"cleanup_policy": "delete"}, "want cleanup.policy=compact, got delete"),
+        ("matrix", {"cleanup_policy": "compact"}, "want cleanup.policy=delete, got compact"),
+        ("matrix", {"max_message_bytes": "1000000"}, "want max.message.bytes of at least 8388608, got 1000000"),
         ("rejected", {"max_message_bytes": "1000000"}, "want max.message.bytes of at least 4194304, got 1000000"),
         ("rejected", {"retention_ms": "1000"}, "want retention.ms of at least 604800000, got 1000"),
     ],
@@ -136,7 +139,7 @@ def test_a_topic_that_the_broker_refuses_is_a_sentence(connection: Connection, p
 
 @pytest.mark.parametrize("ask", [create_topics, check_topics, lambda c, setup: require_topics(c, setup.prefix)])
 def test_a_broker_that_cannot_be_reached_is_a_sentence_within_a_bounded_time(
-    unreachable: Connection, monkeypatch: pytest.MonkeyPatch, ask: object
+    unreachable: Connection, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Connection, Setup], object]
 ) -> None:
     monkeypatch.setattr("streaming.topics.REQUEST_TIMEOUT_S", 1.0)
     started_s = time.monotonic()
@@ -147,7 +150,7 @@ def test_a_broker_that_cannot_be_reached_is_a_sentence_within_a_bounded_time(
 
 def test_settings_that_kafka_does_not_know_are_a_sentence() -> None:
     with pytest.raises(MissingPartError, match=r"the Kafka settings are not usable: .+"):
-        check_topics(Connection(bootstrap="127.0.0.1:1", protocol="NONE"), Setup())
+        check_topics(Connection(bootstrap="127.0.0.1:1", protocol="NONE"), Setup())  # type: ignore[arg-type]
 
 
 @pytest.mark.kafka

@@ -1,4 +1,4 @@
-"""Runs the segments query over topics of its own, and reads back what came of it with clients that are not ours.
+"""Runs the queries over topics of their own, and reads back what came of it with clients that are not ours.
 
 What is written to Kafka is read by kafka-python; what is kept in the checkpoint is read by Spark's state reader.
 """
@@ -6,27 +6,29 @@ What is written to Kafka is read by kafka-python; what is kept in the checkpoint
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from confluent_kafka import Producer
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
 
 from producers.simulation import Record
 from producers.sinks import publish_fast
 from state.config import Config
 from state.connection import Connection
-from state.fold import Arrival, Arrivals, Topic
-from state.logs import LogsFold, ShardState
+from state.fold import Arrival, Arrivals, Message, Topic
+from state.folds import make_folds
+from state.logs import ShardState
 from state.rejected import Counts
+from state.report import decode_report
 from state.segment import Segment, judge
 from streaming.broker import Broker
 from streaming.queries import QUERIES, TALLIES, Plan, Query, start_query
 from streaming.topics import Setup, create_topics
 
-DEADLINE_S = 120
+DEADLINE_S = 240
 ONE_BATCH = 1_000_000
 """More offsets than any test writes: everything is read at once."""
 
@@ -63,15 +65,21 @@ class DeadLetter(NamedTuple):
     value: bytes | None
 
 
+class Size(NamedTuple):
+    """How much a fold keeps, over all its keys."""
+
+    blob_bytes: int
+    archive_entries: int
+    archive_bytes: int
+
+
 class KeptState(NamedTuple):
-    """What a checkpoint keeps, read from its files: the blobs of the folds, and the size of the archive."""
+    """What a checkpoint keeps of a query, read from its files: what the folds counted, and how much they keep."""
 
     shards: dict[bytes, ShardState]
     counts: dict[bytes, Counts]
     errors: dict[tuple[str, bytes], str]
-    blob_bytes: int
-    archive_entries: int
-    archive_bytes: int
+    sizes: dict[str, Size]
 
     @property
     def verified(self) -> int:
@@ -140,8 +148,12 @@ class Lab:
         assert len(found) == len(sends)
         return found
 
+    def run_all(self, offsets_max: int = ONE_BATCH) -> dict[str, list[Any]]:
+        """Run every query to the end of its topic, each after the one whose reports it reads."""
+        return {name: self.run(offsets_max, query) for name, query in QUERIES.items()}
+
     def run(self, offsets_max: int = ONE_BATCH, query: Query = QUERIES["segments"]) -> list[Any]:
-        """Read the topic to its end; gives the progress of the batches that read something."""
+        """Read the query's topic to its end; gives the progress of the batches that read something."""
         plan = Plan(self.config, self.connection, self.prefix, self._checkpoint, offsets_max, available_now=True)
         started = start_query(self._spark, query, plan)
         try:
@@ -156,10 +168,16 @@ class Lab:
 
     def verdicts(self) -> dict[bytes, bytes]:
         """What compaction would leave: the last value of each key, without those withdrawn."""
-        left: dict[bytes, bytes | None] = {
-            message.key: message.value for message in read_topic(self.connection, self.topic(Topic.VERDICTS))
-        }
-        return {key: value for key, value in left.items() if value is not None}
+        return compacted(read_topic(self.connection, self.topic(Topic.VERDICTS)))
+
+    def reports(self) -> dict[bytes, bytes]:
+        """The reports of ticks by key; two of one key must be the same."""
+        found: dict[bytes, bytes] = {}
+        for message in read_topic(self.connection, self.topic(Topic.MATRIX)):
+            assert message.key is not None
+            assert message.value is not None
+            assert found.setdefault(message.key, message.value) == message.value
+        return found
 
     def rejected(self) -> list[Written]:
         return read_topic(self.connection, self.topic(Topic.REJECTED))
@@ -180,14 +198,18 @@ class Lab:
         reader = self._spark.read.format("statestore").option("path", f"{self._checkpoint}/{query.name}")
         stored = reader.option("stateVarName", "stored").load().select("key", "value").collect()
         rows = [(row.key[0], bytes(row.key[1]), row.value) for row in stored]
-        archive = reader.option("stateVarName", "archive").load().select("user_map_value").collect()
+        archive = reader.option("stateVarName", "archive").load().select("key", "user_map_value").collect()
+        entries: dict[str, list[int]] = defaultdict(list)
+        for row in archive:
+            entries[row.key[0]].append(len(row.user_map_value[0]))
+        blobs: dict[str, int] = defaultdict(int)
+        for fold, _, value in rows:
+            blobs[fold] += len(value.blob)
         return KeptState(
             {key: msgspec.msgpack.decode(value.blob, type=ShardState) for fold, key, value in rows if fold == "logs"},
             {key: msgspec.msgpack.decode(value.blob, type=Counts) for fold, key, value in rows if fold == "rejected"},
             {(fold, key): value.error for fold, key, value in rows if value.error},
-            sum(len(value.blob) for _, _, value in rows),
-            len(archive),
-            sum(len(row.user_map_value[0]) for row in archive),
+            {fold: Size(blobs[fold], len(entries[fold]), sum(entries[fold])) for fold in query.folds},
         )
 
 
@@ -244,18 +266,39 @@ def tallied(progress: Iterable[Any]) -> dict[str, int]:
     return dict(total)
 
 
+def compacted(messages: Iterable[Written | Message]) -> dict[bytes, bytes]:
+    """What Kafka's compaction leaves of these: the last value of each key, without those withdrawn."""
+    left: dict[bytes, bytes | None] = {}
+    for message in messages:
+        assert message.key is not None
+        left[message.key] = message.value
+    return {key: value for key, value in left.items() if value is not None}
+
+
+def differences(got: dict[bytes, bytes], want: dict[bytes, bytes]) -> dict[bytes, tuple[bytes | None, bytes | None]]:
+    """What was got and what was wanted, by the keys where it is not the same: there are too many to show them all."""
+    keys = sorted(got.keys() | want.keys())
+    return {key: (got.get(key), want.get(key)) for key in keys if got.get(key) != want.get(key)}
+
+
 def fold_alone(config: Config, written: Sequence[Written]) -> dict[bytes, bytes]:
-    """The compacted verdicts of the logs fold over these records, in this process: no Spark, no state store."""
+    """The compacted verdicts of all folds over these records, in this process: no Spark, no state store."""
     judged = [(judge(message.value, config.authors), message.time_ms) for message in written]
     verified = [Arrival(segment, time_ms) for segment, time_ms in judged if isinstance(segment, Segment)]
     clock_ms = max(message.time_ms for message in written)
-    fold = LogsFold(config)
-    payloads: dict[bytes, list[bytes]] = defaultdict(list)
-    for key, payload in fold.route(Arrivals(verified, [])):
-        payloads[key].append(payload)
-    messages = [
-        message
-        for key in fold.all_keys()
-        for message in fold.open(key, None, {}).absorb(payloads[key], clock_ms).messages
-    ]
-    return {message.key: message.value for message in messages if message.value is not None}
+    said = list(_absorbed(QUERIES["segments"], config, Arrivals(verified, []), clock_ms))
+    reports = [decode_report(message.value) for message in said if message.topic == Topic.MATRIX and message.value]
+    said += _absorbed(QUERIES["matrix"], config, Arrivals([], [], reports), clock_ms)
+    return compacted(message for message in said if message.topic == Topic.VERDICTS)
+
+
+def _absorbed(query: Query, config: Config, arrivals: Arrivals, clock_ms: int) -> Iterator[Message]:
+    """What the folds of a query say when all comes at once."""
+    for fold in make_folds(query.folds, config).values():
+        payloads: dict[bytes, list[bytes]] = defaultdict(list)
+        for key, payload in fold.route(arrivals):
+            payloads[key].append(payload)
+        for key in fold.all_keys():
+            machine = fold.open(key, None, {})
+            yield from machine.absorb(payloads[key], clock_ms).messages
+            assert machine.check_invariants() == []

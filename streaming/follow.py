@@ -1,0 +1,67 @@
+"""Follows a topic as anyone may: from its beginning, all partitions, without a group that remembers offsets."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from state.connection import Connection
+from streaming.parts import MissingPartError
+from streaming.topics import REQUEST_TIMEOUT_S, admin_client, existing
+
+READ_SECONDS_MAX = 60.0
+"""How long reading a topic to its end may take before it is given up."""
+
+READER_SETTINGS: dict[str, Any] = {
+    "group.id": "quorumscope-reader",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    # What fails is told by the call that fails, not by the client's own chatter.
+    "log_level": 0,
+    "error_cb": lambda _error: None,
+}
+
+
+class Follower:
+    """Reads one topic. MissingPartError if it does not exist."""
+
+    def __init__(self, connection: Connection, topic: str) -> None:
+        self._topic = topic
+        if topic not in existing(admin_client(connection), connection):
+            raise MissingPartError(f"the topic {topic} does not exist: give the right --prefix")
+        self._consumer = Consumer({**connection.librdkafka(), **READER_SETTINGS})
+        partitions = self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic].partitions
+        self._next = dict.fromkeys(partitions, 0)
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+
+    def poll(self, seconds: float) -> Iterator[Any]:
+        """The records that have come; waits at most `seconds` for the first."""
+        for message in self._consumer.consume(1000, timeout=seconds):
+            if not message.error():
+                self._next[message.partition()] = message.offset() + 1
+                yield message
+
+    def read_to_end(self) -> Iterator[Any]:
+        """The records up to where the topic ends now."""
+        deadline = time.monotonic() + READ_SECONDS_MAX
+        ends = self._ends()
+        while any(self._next[partition] < end for partition, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise MissingPartError(f"{self._topic} could not be read to its end within {READ_SECONDS_MAX:.0f} s")
+            yield from self.poll(0.2)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _ends(self) -> dict[int, int]:
+        """Where each partition ends; a compacted topic may have gaps below that, but its last record stays."""
+        try:
+            return {
+                partition: self._consumer.get_watermark_offsets(
+                    TopicPartition(self._topic, partition), timeout=REQUEST_TIMEOUT_S
+                )[1]
+                for partition in self._next
+            }
+        except KafkaException as error:
+            raise MissingPartError(f"{self._topic} could not be read: {error.args[0].str()}") from None
