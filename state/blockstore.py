@@ -35,6 +35,7 @@ class ColumnState(msgspec.Struct, array_like=True):
     heir: int
     number: int
     newest_ms: int
+    leaps: bool
 
 
 class PastsState(msgspec.Struct, array_like=True):
@@ -206,6 +207,7 @@ def pack_pasts(pasts: Pasts, chunks: ChunkStore) -> PastsState:
                 column.heir.serial if column.heir else 0,
                 column.number,
                 column.newest_ms,
+                column.leaps,
             )
             for column in columns
         ],
@@ -226,7 +228,7 @@ def load_pasts(pasts: Pasts, state: PastsState, chunks: ChunkStore) -> None:
     for kept in state.columns:
         column = Column(kept.serial, kept.author, kept.start, kept.first, kept.first_ms)
         column.end, column.missing = kept.end, kept.missing or NO_PREVIOUS
-        column.newest_ms = kept.newest_ms
+        column.newest_ms, column.leaps = kept.newest_ms, kept.leaps
         parents[kept.serial] = (kept.parent, kept.heir)
         pasts.add_column(column, kept.number)
     for serial, (parent, heir) in parents.items():

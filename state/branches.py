@@ -25,6 +25,7 @@ class Column:
         "first",
         "first_ms",
         "heir",
+        "leaps",
         "live",
         "missing",
         "newest_ms",
@@ -43,6 +44,8 @@ class Column:
         self.first_ms = first_ms
         self.missing = NO_PREVIOUS
         """The `previous` of an orphan's first noop; zeros if the column has a parent or begins the log."""
+        self.leaps = False
+        """Whether that `previous` is held at another index: no peer that is honest holds what leaps."""
         self.parent: Column | None = None
         self.children: list[Column] = []
         self.heir: Column | None = None
@@ -90,6 +93,11 @@ class Tree:
     @property
     def leaves(self) -> list[Column]:
         return [column for column in self.columns if not column.children]
+
+    def sound_leaves(self) -> list[Column]:
+        """The leaves but for those that grow from a leap, if there are others."""
+        leaves = self.leaves
+        return [leaf for leaf in leaves if not any(part.leaps for part in leaf.path())] or leaves
 
     def branches(self) -> list[Column]:
         """The columns that are continuations of a fork."""

@@ -5,8 +5,9 @@
 - Between two ticks that follow each other nobody was active: nothing is known of that time, and episodes go on.
 - A tick at which nothing can be told of who hears whom opens, changes and ends no split and no one-way link; it stands
   between the ticks before and after it, so these are not two in a row.
-- What an episode says is what held when it opened, but for a split: its sides and suspects are those of now, its last
-  contact the newest ever found. When it has ended, they stay as they were last.
+- What an episode says is what held when it opened, but for a split: its sides and suspects are those of now, once two
+  ticks that show a split, one after the other, say the same of them; its last contact is the newest ever found. When it
+  has ended, they stay as they were last.
 - A peer that turns from `hears` to `heard` ends one episode and opens another.
 - A verdict is given when what it says has changed, and not at other ticks.
 """
@@ -37,6 +38,8 @@ class Spell(msgspec.Struct, Generic[F], array_like=True):
     is_open: bool = False
     over_ms: int = 0
     """The newest tick, if it did not hold there; 0 if it did."""
+    last: F | None = None
+    """What was found at the newest tick at which it held."""
 
 
 class Change(NamedTuple, Generic[F]):
@@ -67,11 +70,15 @@ class Episodes(msgspec.Struct, array_like=True):
     """With the noop interval and `split_after`."""
 
 
+Renew = Callable[[F, F | None, F], F]
+"""What an episode says from now on: given what it said, what the tick before found, and what this one finds."""
+
+
 def advance(
     spells: dict[bytes, Spell[F]],
     tick_ms: int,
     holding: Mapping[bytes, F],
-    renew: Callable[[F, F], F] = lambda held, _: held,
+    renew: "Renew[F]" = lambda held, _before, _now: held,
 ) -> Iterator[Change[F]]:
     """Go on to a tick at which the condition holds for these subjects; `renew` says what an episode says from now on.
 
@@ -94,16 +101,14 @@ def interrupt(spells: dict[bytes, Spell[F]]) -> None:
             del spells[subject]
 
 
-def _hold(
-    spells: dict[bytes, Spell[F]], subject: bytes, fact: F, tick_ms: int, renew: Callable[[F, F], F]
-) -> Change[F] | None:
+def _hold(spells: dict[bytes, Spell[F]], subject: bytes, fact: F, tick_ms: int, renew: "Renew[F]") -> Change[F] | None:
     spell = spells.get(subject)
     if spell is None:
-        spells[subject] = Spell(tick_ms, fact)
+        spells[subject] = Spell(tick_ms, fact, last=fact)
         return None
-    renewed = renew(spell.fact, fact)
+    renewed = renew(spell.fact, spell.last, fact)
     is_news = not spell.is_open or renewed != spell.fact
-    spell.fact, spell.is_open, spell.over_ms = renewed, True, 0
+    spell.fact, spell.last, spell.is_open, spell.over_ms = renewed, fact, True, 0
     return Change(subject, renewed, spell.opened_ms, None) if is_news else None
 
 
@@ -198,9 +203,11 @@ def _split_fact(parting: Parting, since_ms: int) -> SplitFact:
     return SplitFact(parting.sides, parting.sides, parting.last_contact_ms, sorted({*parting.suspects, *silent}))
 
 
-def _renew_split(held: SplitFact, now: SplitFact) -> SplitFact:
+def _renew_split(held: SplitFact, before: SplitFact | None, now: SplitFact) -> SplitFact:
     last_contact_ms = max(held.last_contact_ms, now.last_contact_ms)
-    return SplitFact(held.opening, now.sides, last_contact_ms, now.suspects)
+    is_settled = before is not None and (before.sides, before.suspects) == (now.sides, now.suspects)
+    shown = now if is_settled else held
+    return SplitFact(held.opening, shown.sides, last_contact_ms, shown.suspects)
 
 
 def _in_hex(sides: list[list[bytes]]) -> tuple[tuple[str, ...], ...]:

@@ -160,6 +160,7 @@ class Matrix:
             trunk.children.append(column)
         else:
             column.missing = id_of(noop.previous) or NO_PREVIOUS
+            column.leaps = bool(noop.previous) and self._is_elsewhere(author, column.missing, noop.time_ms)
         self.trees[author].note_change()
         return column
 
@@ -167,6 +168,8 @@ class Matrix:
         """The orphans that waited for this noop have their place now: above it."""
         tree = self.trees[column.author]
         orphans = tree.orphans_of(noop.index, id_of(noop.name))
+        for column_above in tree.columns:
+            column_above.leaps |= column_above.missing == id_of(noop.name) and column_above not in orphans
         if not orphans:
             return
         first_ms = min(orphan.first_ms for orphan in orphans)
@@ -201,6 +204,11 @@ class Matrix:
             if self.width > self.rows.shape[1]:
                 self.rows = np.pad(self.rows, ((0, 0), (0, self.width)))
             self.reshaped = True
+
+    def _is_elsewhere(self, author: int, noop_id: bytes, time_ms: int) -> bool:
+        """Whether an author's noop, alive at a time, has this id. Requires that it is not where it was looked for."""
+        live = (slot for column in self.trees[author].columns for slot in column.live.values())
+        return any(id_of(self.names[slot]) == noop_id and self.life[slot] >= time_ms for slot in live)
 
     def _cut(self, trunk: Column, at: int) -> None:
         """End a column at an index; what stands above goes on as its heir."""

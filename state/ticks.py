@@ -3,7 +3,9 @@
 Rules (SPEC: DESIGN, columns and splits):
 - A tick shows the noops with a time up to it. It is reported once the clock is past it.
 - A tick at which nobody has published within `split_after` is not reported; a report names the tick before it.
-- X is fresh on Y unless a noop of Y that X does not cover is older than `split_after`.
+- X is fresh on Y unless a noop of Y that X does not cover is older than `split_after`. Who covers a noop has the log
+  below it, also where a segment of it was never published: so a loss darkens nobody.
+- What an author builds on a noop whose index does not fit its `previous` is left out: no honest peer can hold it.
 - A peer that has published nothing yet counts as there when the swarm, or the epoch, began.
 """
 
@@ -75,7 +77,7 @@ class Reporter:
     def _subjects(self, epoch: Epoch, first_ms: int) -> Iterator[_Subject]:
         for author in epoch.members:
             tree = self._pasts.trees[self._pasts.rank[author]]
-            leaves = tree.leaves
+            leaves = tree.sound_leaves()
             if not leaves:
                 began_ms = max(first_ms, epoch.start_ms)
                 yield _Subject(Node(author, b"", 0, began_ms, began_ms), [], [])
@@ -84,7 +86,7 @@ class Reporter:
                 for branch, leaf in named:
                     yield self._subject(tree, branch, [leaf], list(leaf.path()))
             else:
-                yield self._subject(tree, b"", leaves, tree.columns)
+                yield self._subject(tree, b"", leaves, [column for leaf in leaves for column in leaf.path()])
 
     def _subject(self, tree: Tree, branch: bytes, leaves: list[Column], log: list[Column]) -> _Subject:
         author, newest_ms = self._pasts.authors[tree.author], max(column.newest_ms for column in log)
@@ -110,8 +112,9 @@ class Reporter:
         """What each row has of a log: how many noops it lacks, the oldest time of these, and the newest time it has."""
         lacks, oldest_ms, newest_ms = have = np.zeros((3, len(rows)), np.int64)
         oldest_ms[:] = NEVER
+        highest = rows[:, [column.number for column in log]].max(axis=1, initial=0)
         for column in log:
-            cell = np.minimum(np.maximum(rows[:, column.number], column.start - 1), column.end).astype(np.int64)
+            cell = np.minimum(np.maximum(highest, column.start - 1), column.end).astype(np.int64)
             lacks += column.end - cell
             base, times = self._times(column, int(cell.min(initial=column.end)), tick_ms)
             upwards = [*accumulate(reversed(times), min, initial=NEVER)][::-1]

@@ -216,9 +216,7 @@ def test_the_silent_are_those_who_published_nothing_for_so_long(runs: Runs, name
     assert list(truthlab.silent_problems(run.judged, Search(run.simulation).topic)) == []
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=truthlab.DARKENED if name == "hostile-input" else ()) for name in SCENARIOS]
-)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_one_way_are_those_that_hear_and_that_nobody_covers(runs: Runs, name: str) -> None:
     run = runs(name)
     assert list(truthlab.one_way_problems(run.judged, Search(run.simulation))) == []

@@ -51,7 +51,9 @@ def naive_episodes(ticks: Sequence[object]) -> list[Found]:
     return found
 
 
-def tell(ticks: Sequence[int | Untold | None], renew: Callable[[int, int], int] | None = None) -> list[Change[int]]:
+def tell(
+    ticks: Sequence[int | Untold | None], renew: Callable[[int, int | None, int], int] | None = None
+) -> list[Change[int]]:
     spells: dict[bytes, Spell[int]] = {}
     changes: list[Change[int]] = []
     for at, fact in enumerate(ticks):
@@ -72,7 +74,7 @@ def test_any_sequence_of_ticks_gives_the_episodes_of_the_plain_rule(ticks: list[
         (found.opened + 1, None if found.ended is None else found.ended + 1) for found in want
     ]
     assert [one.fact for one in last.values()] == [ticks[found.opened] for found in want]
-    renewed = {change.opened_ms: change for change in tell(ticks, max)}
+    renewed = {change.opened_ms: change for change in tell(ticks, lambda held, _before, now: max(held, now))}
     assert [one.fact for one in renewed.values()] == [max(ticks[at] for at in found.held) for found in want]
 
 
@@ -91,7 +93,7 @@ def test_a_tick_that_does_not_tell_stands_between_two_that_do() -> None:
 
 
 def test_nothing_is_said_when_nothing_changes() -> None:
-    assert tell([1, 1, 1, 1, 5], lambda _, now: now) == [Change(A, 1, 1, None), Change(A, 5, 1, None)]
+    assert tell([1, 1, 1, 1, 5], lambda _held, _before, now: now) == [Change(A, 1, 1, None), Change(A, 5, 1, None)]
 
 
 # What a chronicle tells
@@ -120,16 +122,18 @@ def parted(*sides: list[bytes], contact_ms: int = 0, **facts: object) -> Flow:
 def test_a_split_tells_its_sides_when_it_opened_and_now_and_keeps_them_when_it_ends() -> None:
     first, second = parted([A, B], [C], contact_ms=7), parted([A, B], [C], [D], contact_ms=3)
     flows = [WHOLE, first, second, second, WHOLE, WHOLE, WHOLE]
-    opened, ended = told(*(picture(at, flow=flow) for at, flow in enumerate(flows)))
+    opened, changed, ended = told(*(picture(at, flow=flow) for at, flow in enumerate(flows)))
     assert isinstance(opened, Split)
-    assert opened.key == ended.key == f"split/{'aa' * 32}/{START_MS + STEP_MS}"
+    assert isinstance(changed, Split)
+    assert opened.key == changed.key == ended.key == f"split/{'aa' * 32}/{START_MS + STEP_MS}"
     assert opened.sides_opening == ((A.hex(), B.hex()), (C.hex(),))
-    assert opened.sides == ((A.hex(), B.hex()), (C.hex(),), (D.hex(),))
+    assert opened.sides == opened.sides_opening == changed.sides_opening
+    assert changed.sides == ((A.hex(), B.hex()), (C.hex(),), (D.hex(),))
     assert opened.last_contact_ms == 7
     assert (opened.opened_ms, opened.ended_ms, opened.updated_ms) == (START_MS + 1000, None, START_MS + 2000)
     assert isinstance(ended, Split)
     assert (ended.ended_ms, ended.updated_ms) == (START_MS + 4000, START_MS + 5000)
-    assert (ended.sides, ended.suspects) == (opened.sides, opened.suspects)
+    assert (ended.sides, ended.suspects) == (changed.sides, changed.suspects)
 
 
 def test_the_last_contact_of_a_split_only_ever_moves_on() -> None:

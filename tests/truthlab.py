@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import pytest
-
 from producers import simulation as truths
 from producers.simulation import Simulation
 from state.config import Epoch, Swarm
@@ -35,12 +33,6 @@ DEAF = {
     "ref-to-nothing": "builds on noops that never were, so nobody holds what it signs",
 }
 """Scenarios with a peer, the last one, that hears and is not heard."""
-
-
-DARKENED = pytest.mark.xfail(
-    reason="nobody is fresh on a peer with one noop that nobody covers, whatever of its later noops they cover"
-)
-"""A known fault: a noop that stands apart in its author's log, by a leap or a loss, makes that peer count as deaf."""
 
 
 class Found:
