@@ -24,22 +24,9 @@ from typing import NamedTuple
 from state import merkle
 from state.config import Config, Epoch, Rule, Swarm
 from state.head import HASH_BYTES, Head
-from state.prooffile import (
-    AcceptedProof,
-    Coverer,
-    Endorser,
-    OpPart,
-    Proof,
-    ProofError,
-    ReadHead,
-    config_digest,
-    decode_proof,
-    read_head,
-    read_hex,
-    read_hexes,
-    read_signed_head,
-)
+from state.prooffile import AcceptedProof, Coverer, Endorser, OpPart, Proof, config_digest, decode_proof
 from state.segment import REF_BYTES, Ref, decode_refs, rolling_hash
+from state.signedfile import ProofError, ReadHead, read_head, read_hex, read_hexes, read_signed_head
 
 
 class _Basis(NamedTuple):

@@ -13,26 +13,18 @@ of ops), so that one flipped bit anywhere is refused. Record times are not in it
     observers   the other peers that count, sorted by key, each with a signed head and how it leads to the segment
 """
 
-from collections.abc import Sequence
 from hashlib import sha256
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from state.config import Epoch, Rule, Swarm
-from state.evidence import SignedHead
-from state.head import HEAD_BYTES, Head, decode_head, head_id, is_head_signed, is_sound
-from state.segment import Ref
-from state.signing import SIGNATURE_BYTES
+from state.signedfile import SignedHead, decode_file, encode_file
 
 PROOF_BYTES_MAX = 32 << 20
 """The ops of the largest record as hex digits, and 4,096 observers with seven kilobytes each."""
 
 _CONFIG_DOMAIN = b"quorumscope.proof.config.v1\0"
-
-
-class ProofError(ValueError):
-    """The proof cannot be made, or proves nothing; the message says where and why, in one sentence."""
 
 
 class Sibling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,17 +87,6 @@ Proof = AcceptedProof | KnownProof
 _decoder: msgspec.json.Decoder[Proof] = msgspec.json.Decoder(Proof)
 
 
-class ReadHead(NamedTuple):
-    """A head out of a file, with its id computed anew."""
-
-    head: Head
-    id: bytes
-
-    @property
-    def ref(self) -> Ref:
-        return Ref(self.head.author, self.head.index, self.id)
-
-
 def config_digest(swarm: Swarm, epoch: Epoch, rule: Rule) -> str:
     """The digest of what a proof takes from the configuration: swarm, start and roster of the epoch, and the rule.
 
@@ -117,51 +98,9 @@ def config_digest(swarm: Swarm, epoch: Epoch, rule: Rule) -> str:
 
 
 def encode_proof(proof: Proof) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(proof), indent=2) + b"\n"
+    return encode_file(proof)
 
 
 def decode_proof(encoded: bytes) -> Proof:
     """Read a proof file; ProofError if it is none, or spelled in another way than `encode_proof` does."""
-    if len(encoded) > PROOF_BYTES_MAX:
-        raise ProofError(f"the file: expected at most {PROOF_BYTES_MAX} bytes, got more")
-    try:
-        proof = _decoder.decode(encoded)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProofError(f"the file: expected a proof file, got something else ({error})") from None
-    canonical = encode_proof(proof)
-    if canonical != encoded:
-        at = next((i for i, (a, b) in enumerate(zip(canonical, encoded, strict=False)) if a != b), len(canonical))
-        raise ProofError(f"byte {at} of the file: expected the one spelling of this proof, got another")
-    return proof
-
-
-def read_head(text: str, where: str) -> ReadHead:
-    encoded = read_hex(text, where, HEAD_BYTES)
-    head = decode_head(encoded)
-    if not is_sound(head):
-        raise ProofError(f"{where}: expected a head of version 1 with a sound index, got another")
-    return ReadHead(head, head_id(encoded))
-
-
-def read_signed_head(signed: SignedHead, where: str) -> ReadHead:
-    read = read_head(signed.head, f"{where}.head")
-    signature = read_hex(signed.signature, f"{where}.signature", SIGNATURE_BYTES)
-    if not is_head_signed(read.head.encode(), signature, read.head.author):
-        raise ProofError(f"{where}.signature: expected a signature by {read.head.author.hex()} over the head, got none")
-    return read
-
-
-def read_hex(text: str, where: str, size: int | None = None) -> bytes:
-    """Lower-case hex digits only: an upper-case one is another bit in the file."""
-    try:
-        value = bytes.fromhex(text)
-    except ValueError:
-        value = None
-    if value is None or value.hex() != text or size not in (None, len(value)):
-        digits = "lower-case hex digits" if size is None else f"{2 * size} lower-case hex digits"
-        raise ProofError(f"{where}: expected {digits}, got {len(text)} other characters")
-    return value
-
-
-def read_hexes(texts: Sequence[str], where: str) -> list[bytes]:
-    return [read_hex(text, f"{where}[{at}]") for at, text in enumerate(texts)]
+    return decode_file(encoded, _decoder, PROOF_BYTES_MAX, "a proof file")

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from state import merkle
 from state.config import Epoch, Rule, Swarm
-from state.evidence import SignedHead
 from state.history import First, History, Standing, in_order
 from state.lines import Lines, fits_root
 from state.prooffile import (
@@ -24,13 +23,13 @@ from state.prooffile import (
     KnownProof,
     OpPart,
     Proof,
-    ProofError,
     Sibling,
     Step,
     config_digest,
     encode_proof,
 )
 from state.segment import Ref, Segment, rolling_hash
+from state.signedfile import ProofError, SignedHead
 
 
 class _Case(NamedTuple):

@@ -23,9 +23,9 @@ from producers.swarm import Settings as SwarmSettings
 from producers.swarmfile import config_yaml, swarm_config
 from state.config import GRACE_DEFAULT, HORIZON_DEFAULT, SPLIT_AFTER_DEFAULT, ConfigError, parse_duration_ms
 from state.connection import Connection
-from state.evidence import EvidenceError, make_evidence
+from state.evidence import make_evidence
 from state.fold import Topic
-from state.prooffile import ProofError
+from state.signedfile import ProofError
 from state.verdict import Equivocation, Fork
 from streaming.checkpoint import CheckpointError
 from streaming.guard import BrokerError
@@ -58,7 +58,7 @@ def exit_codes() -> Iterator[None]:
         _end(error, USAGE)
     except (MissingPartError, BrokerError, SinkError) as error:
         _end(error, MISSING)
-    except (JobError, EvidenceError, ProofError) as error:
+    except (JobError, ProofError) as error:
         _end(error, FINDING)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
@@ -338,7 +338,7 @@ def evidence(
         raise ConfigError(f"the swarm {found.name} has no peer {peer!r}")
     encoded = read_evidence(connection_of(bootstrap, kafka), prefix, found.id, author.hex())
     if encoded is None:
-        raise EvidenceError(f"no verdict on {prefix}.{Topic.VERDICTS} accuses {peer}: there is no evidence to write")
+        raise ProofError(f"no verdict on {prefix}.{Topic.VERDICTS} accuses {peer}: there is no evidence to write")
     if out is None:
         sys.stdout.buffer.write(encoded)
     else:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from state import wire_pb2
 from state.config import Config, Swarm
-from state.evidence import EvidenceError, check_evidence, make_evidence
+from state.evidence import check_evidence, make_evidence
 from state.explain import explain
 from state.history import History
 from state.proof import check_proof
-from state.prooffile import ProofError
 from state.prove import make_accepted
 from state.segment import Segment
+from state.signedfile import ProofError
 from state.verdict import Accepted, AnyVerdict, Belief, Equivocation, Split, Spread, kind_of
 from state.words import describe
 from streaming.acceptance import Acceptance, done_at_ms
@@ -112,7 +112,7 @@ def evidence(verdict: Equivocation, findings: Findings, out: Path) -> Part:
     path.write_bytes(make_evidence(*verdict.evidence))
     try:
         proved = check_evidence(path.read_bytes(), findings.config)
-    except EvidenceError as error:
+    except ProofError as error:
         return Part(False, [f"evidence: {path}: refused: {error}"])
     return Part(True, [f"evidence: {path}", f"  checked offline: {proved.sentence()}", _check(path, out)])
 

@@ -14,13 +14,14 @@ import typer
 from state.config import Config, ConfigError, Swarm
 from state.connection import Connection
 from state.evidence import FORMAT as EVIDENCE_FORMAT
-from state.evidence import EvidenceError, check_evidence
+from state.evidence import check_evidence
 from state.explain import explain as explain_noop
 from state.history import History
 from state.proof import check_proof
-from state.prooffile import PROOF_BYTES_MAX, ProofError
+from state.prooffile import PROOF_BYTES_MAX
 from state.prove import make_accepted, make_known
 from state.segment import Segment
+from state.signedfile import ProofError
 from streaming.options import Bootstrap, KafkaFile, Prefix, Swarms, config_of, connection_of
 from streaming.segments import OnProgress, read_segments
 from streaming.topics import PREFIX_DEFAULT
@@ -112,7 +113,7 @@ def verify(
             sentence = check_evidence(encoded, config).sentence()
         else:
             sentence = check_proof(encoded, config, forkers).sentence()
-    except (EvidenceError, ProofError) as error:
+    except ProofError as error:
         raise ProofError(f"refused: {error}") from None
     typer.echo(f"proved: {sentence}")
 
@@ -185,8 +186,8 @@ def _forkers(files: list[Path] | None, config: Config) -> frozenset[bytes]:
     for file in files or ():
         try:
             forkers.add(check_evidence(_read(file), config).author)
-        except EvidenceError as error:
-            raise EvidenceError(f"{file} refused: {error}") from None
+        except ProofError as error:
+            raise ProofError(f"{file} refused: {error}") from None
     return frozenset(forkers)
 
 

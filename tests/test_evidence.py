@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from state.config import Config, parse_config
-from state.evidence import EvidenceError, check_evidence, make_evidence
+from state.evidence import check_evidence, make_evidence
 from state.head import NO_PREVIOUS
 from state.segment import Segment, build
+from state.signedfile import ProofError
 from state.signing import SigningKey
 from state.verdict import Signed
 
@@ -37,7 +38,7 @@ EVIDENCE = make_evidence(signed(ONE), signed(TWO))
 
 
 def refusal(encoded: bytes, roster: Config = ROSTER) -> str:
-    with pytest.raises(EvidenceError) as caught:
+    with pytest.raises(ProofError) as caught:
         check_evidence(encoded, roster)
     return str(caught.value)
 

@@ -13,9 +13,10 @@ from state.config import Config, Rule
 from state.head import NO_PREVIOUS, head_id
 from state.history import Standing, quorum
 from state.proof import check_proof
-from state.prooffile import PROOF_BYTES_MAX, ProofError, config_digest, decode_proof, encode_proof
+from state.prooffile import PROOF_BYTES_MAX, config_digest, decode_proof, encode_proof
 from state.prove import make_accepted, make_known
 from state.segment import Ref, Segment, build, seal
+from state.signedfile import ProofError
 from tests.prooflab import (
     KEYS,
     NAMES,
