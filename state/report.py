@@ -4,8 +4,9 @@ One record of `.matrix`, as msgpack. All blocks name the same nodes in the same 
 A node is a peer of the epoch's roster; of a peer that forked, each branch that goes on is a node of its own.
 """
 
+import zlib
+from itertools import pairwise
 from typing import NamedTuple
-from zlib import compress, decompress
 
 import msgspec
 import numpy as np
@@ -84,23 +85,47 @@ def encode_report(report: Report) -> bytes:
 
 
 def decode_report(encoded: bytes) -> Report:
-    return _decoder.decode(encoded)
+    """Read a report; raises msgspec.DecodeError for what is none, also if its parts do not fit each other."""
+    report = _decoder.decode(encoded)
+    count = len(report.columns)
+    fits = (
+        0 <= report.block < report.blocks
+        and all(one < other for one, other in pairwise([-1, *report.columns, len(report.nodes)]))
+        and count == len(report.intervals_ms)
+        and all(0 <= at < len(report.nodes) for _, named in report.withheld for at in named)
+    )
+    if not fits:
+        raise msgspec.ValidationError("the parts of the report do not fit each other")
+    unpack_cells(report)
+    return report
 
 
 def pack_cells(cells: Cells) -> tuple[bytes, bytes, bytes, bytes]:
     """The fields `fresh`, `lags`, `ages`, `contacts` of a report."""
     parts = (np.packbits(cells.fresh), cells.lags, cells.ages, cells.contacts)
-    fresh, lags, ages, contacts = (compress(part.tobytes(), COMPRESSION) for part in parts)
+    fresh, lags, ages, contacts = (zlib.compress(part.tobytes(), COMPRESSION) for part in parts)
     return fresh, lags, ages, contacts
 
 
 def unpack_cells(report: Report) -> Cells:
+    """The matrices; raises msgspec.ValidationError if they have not the size that they should."""
     shape = (len(report.columns), len(report.nodes))
-    packed = (report.fresh, report.lags, report.ages, report.contacts)
-    fresh, *others = (np.frombuffer(decompress(part), np.uint8) for part in packed)
-    bits = np.unpackbits(fresh, count=shape[0] * shape[1])
-    lags, ages, contacts = (part.reshape(shape) for part in others)
+    size = shape[0] * shape[1]
+    bits = np.unpackbits(_bytes(report.fresh, -(-size // 8)), count=size)
+    lags, ages, contacts = (_bytes(part, size).reshape(shape) for part in (report.lags, report.ages, report.contacts))
     return Cells(bits.reshape(shape).astype(bool), lags, ages, contacts)
+
+
+def _bytes(packed: bytes, size: int) -> NDArray[np.uint8]:
+    """So many bytes, which were compressed. No more are unpacked, whatever there is."""
+    try:
+        reader = zlib.decompressobj()
+        content = reader.decompress(packed, size + 1)
+    except zlib.error:
+        content = b""
+    if len(content) != size or not (reader.eof or size == 0):
+        raise msgspec.ValidationError(f"expected {size} compressed bytes, got others")
+    return np.frombuffer(content, np.uint8)
 
 
 def report_key(swarm: bytes, block: int, tick_ms: int) -> bytes:

@@ -48,7 +48,8 @@ class BufferedArchive(MutableMapping[bytes, bytes]):
         """Names the writes that are held back."""
         state = blake2b(digest_size=16)
         for name, value in sorted(self.writes.items()):
-            state.update(name + (b"gone" if value is None else len(value).to_bytes(8) + value))
+            size = -1 if value is None else len(value)
+            state.update(len(name).to_bytes(8) + name + size.to_bytes(8, signed=True) + (value or b""))
         return state.digest()
 
     def __getitem__(self, name: bytes) -> bytes:
