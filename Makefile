@@ -30,7 +30,7 @@ check: ## the fast part of test: no Java, no Spark, no broker; under two minutes
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not spark and not kafka and not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not spark and not kafka and not slow" $(ARGS)
 
 bench: setup ## measure: a plain Python process against the streaming job
 	@$(BIN)/python -m tests.bench $(ARGS)

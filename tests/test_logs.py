@@ -42,6 +42,7 @@ def test_the_fold_finds_what_brute_force_finds(copies: list[Copy]) -> None:
     assert run_logs(CONFIG, [copies]) == oracle(CONFIG, copies)
 
 
+@pytest.mark.slow
 @slow_ok
 @given(st.data())
 def test_any_order_duplication_and_split_into_batches_gives_the_same_bytes(data: st.DataObject) -> None:

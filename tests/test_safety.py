@@ -23,7 +23,7 @@ from tests.attacklab import KEYS, World, config_of
 from tests.loglab import START_MS, SWARM, Copy
 from tests.matrixlab import Found, batches_of, run_columns
 
-RUNS, RUNS_SLOW = 300, 2_000
+RUNS, RUNS_SLOW = 150, 2_000
 HORIZONS = ["400ms", "1s", "3s", "60s"]
 
 

@@ -288,6 +288,7 @@ def emissions(batches: list[list[Copy]], clocks: list[int]) -> Iterator[Message]
             blobs[key] = shard.pack()
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_each_verdict_holds_all_that_was_said_under_its_key_since_it_was_last_withdrawn(data: st.DataObject) -> None:
