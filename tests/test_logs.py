@@ -36,6 +36,7 @@ def verdicts(*batches: list[Copy]) -> list:
     return [decode_verdict(value) for value in run_logs(CONFIG, list(batches)).values()]
 
 
+@pytest.mark.slow
 @slow_ok
 @given(histories())
 def test_the_fold_finds_what_brute_force_finds(copies: list[Copy]) -> None:
