@@ -90,8 +90,8 @@ def jvm_pid(session: Any) -> int:
 def own_workers(session: Any, name: str) -> Iterator[None]:
     """Functions that are made in here run in Python workers of their own, named by an environment variable.
 
-    Spark hands out idle workers in turn. A key's machine stays unpacked in the worker that had it, so with the tasks of
-    other stages in between it would be unpacked anew in nearly every batch.
+    Spark hands out idle workers in turn. A key's machine stays unpacked in the worker that had it; with the tasks of
+    other stages in between, another worker would get the key and have to unpack it anew.
     """
     environment = session.sparkContext.environment
     environment["QUORUMSCOPE_WORKERS"] = name
