@@ -307,11 +307,11 @@ class Block:
             self._archive.pop(_elder_name(pasts.names[slot]), None)
         for slot in elders:
             watch = observers.watch_of[slot]
-            if slot not in self._elders or watch in observers.seen:
+            if slot not in self._elders or observers.seen[watch]:
                 both = observers.covered[watch].tobytes() + observers.endorsed[watch].tobytes()
                 self._archive[_elder_name(pasts.names[slot])] = both
         self._elders = elders
-        observers.seen.clear()
+        observers.seen[:] = False
 
     def _load(self) -> None:
         state, pasts = self._state, self.pasts
@@ -327,7 +327,7 @@ class Block:
             self._load_elder(pasts.slot_of[name])
         self._observers.touch_all()
         self._observers.note_said()
-        self._observers.seen.clear()
+        self._observers.seen[:] = False
         self._beliefs.floor_ms = state.beliefs
         for serial in state.beliefs:
             since_ms = np.frombuffer(self._archive[b"B" + serial.to_bytes(4)], np.int64)

@@ -74,8 +74,8 @@ class Observers:
         self._least = min(rule.k for epoch in swarm.epochs for rule in epoch.thresholds) if self._kinds else 0
         self._rings: Rings | None = None
         self._touched = np.zeros(_FIRST_ROWS, np.bool_)
-        self.seen: set[int] = set()
-        """Watches with a new observer since this was last cleared."""
+        self.seen = np.zeros(_FIRST_ROWS, np.bool_)
+        """Watches with a new observer, or an earlier one, since this was last cleared."""
 
     # What is watched
 
@@ -149,6 +149,7 @@ class Observers:
             np.minimum.at(self.endorsed, (watches, observers), after)
         else:
             np.minimum.at(self.endorsed, (watches[good], observers[good]), after[good])
+        self.seen[watches[after < before]] = True
         self._count += np.bincount(watches[before == UNSEEN], minlength=len(self._count)).astype(np.int32)
         self._touched[watches[(after <= self._final[watches]) & (self._count[watches] >= self._least)]] = True
 
@@ -185,7 +186,6 @@ class Observers:
         """What is known and accepted now and was not said before, of what was observed since the last call."""
         watches = np.flatnonzero(self._touched)
         self._touched[watches] = False
-        self.seen.update(watches.tolist())
         times = self._pasts.time[self._slot[watches]]
         starts = np.array([epoch.start_ms for epoch in self._swarm.epochs])
         epochs = np.searchsorted(starts, times, side="right") - 1
@@ -264,6 +264,7 @@ class Observers:
         more = len(self._slot)
         self._slot = np.pad(self._slot, (0, more))
         self._touched = np.pad(self._touched, (0, more))
+        self.seen = np.pad(self.seen, (0, more))
         self._count = np.pad(self._count, (0, more))
         self._final = np.pad(self._final, (0, more), constant_values=UNSEEN)
         self._said = np.pad(self._said, ((0, more), (0, 0), (0, 0)))

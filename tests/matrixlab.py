@@ -24,7 +24,13 @@ PEERS = sorted(SigningKey(bytes([n]) * 32).public for n in range(11, 18))
 
 
 def matrix_config(
-    peers: int = 4, *, horizon: str = "3s", split_after: str = "1s", blocks: int = 1, late_epoch: bool = False
+    peers: int = 4,
+    *,
+    horizon: str = "3s",
+    split_after: str = "1s",
+    blocks: int = 1,
+    late_epoch: bool = False,
+    rules: str = "[majority, everyone, 2]",
 ) -> Config:
     """A swarm whose last peer joins, and whose first one leaves, in a second epoch if there is one."""
 
@@ -34,7 +40,7 @@ def matrix_config(
         return f"      - start: {start}\n{settings}        roster:\n{roster}"
 
     everyone = PEERS[:peers]
-    epochs = epoch("2020-01-01T00:00:00Z", everyone[:-1] if late_epoch else everyone, "[majority, everyone, 2]")
+    epochs = epoch("2020-01-01T00:00:00Z", everyone[:-1] if late_epoch else everyone, rules)
     if late_epoch:
         epochs += epoch("2023-11-14T22:13:24Z", everyone[1:], "[majority, 1]")
     return parse_config(

@@ -133,6 +133,16 @@ def check_report(graph: Graph, report: Report) -> int:
     return len(report.columns) * len(report.nodes)
 
 
+def test_who_has_a_noop_that_outlives_its_observers_is_kept_before_anything_can_be_said_of_it() -> None:
+    """With `everyone` alone nothing is said until all have it, however long ago the first of them did."""
+    for seed in range(400):
+        chance = Random(50_000 + seed)
+        config = matrix_config(4, horizon=chance.choice(["1s", "3s"]), rules="[everyone]")
+        copies = history(chance)
+        found = run_columns(config, batches_of(chance, copies), deep=False)
+        assert found.verdicts == Graph(config, copies).verdicts(), f"seed {seed}"
+
+
 # Stories
 
 
