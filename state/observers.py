@@ -75,7 +75,7 @@ class Observers:
         self._rings: Rings | None = None
         self._touched = np.zeros(_FIRST_ROWS, np.bool_)
         self.seen = np.zeros(_FIRST_ROWS, np.bool_)
-        """Watches with a new observer, or an earlier one, since this was last cleared."""
+        """Watches of which a noop came to cover or endorse the noop since this was last cleared."""
 
     # What is watched
 
@@ -149,7 +149,7 @@ class Observers:
             np.minimum.at(self.endorsed, (watches, observers), after)
         else:
             np.minimum.at(self.endorsed, (watches[good], observers[good]), after[good])
-        self.seen[watches[after < before]] = True
+        self.seen[watches] = True
         self._count += np.bincount(watches[before == UNSEEN], minlength=len(self._count)).astype(np.int32)
         self._touched[watches[(after <= self._final[watches]) & (self._count[watches] >= self._least)]] = True
 
