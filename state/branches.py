@@ -12,6 +12,9 @@ Rules (SPEC: DESIGN, columns), each independent of the order in which noops come
 from collections.abc import Iterator
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
 from state.head import NO_PREVIOUS
 
 
@@ -68,16 +71,6 @@ class Column:
             first = first.parent
         return first.first
 
-    def is_rival(self, other: "Column") -> bool:
-        """Whether the noops of the two conflict: neither column grew from the other, and it is not a gap that parts
-        them. (Of what is above a gap it is not known what it grew from.)
-        """
-        if self in other.path() or other in self.path():
-            return False
-        roots = [list(column.path())[-1] for column in (self, other)]
-        overlap = self.start <= other.end and other.start <= self.end
-        return overlap or roots[0] is roots[1] or roots[0].start == roots[1].start == 1
-
 
 class Tree:
     """All columns of one author."""
@@ -104,6 +97,22 @@ class Tree:
         roots = [column for column in self.columns if column.start == 1]
         forked = [column for column in self.columns if column.parent and len(column.parent.children) > 1]
         return forked + (roots if len(roots) > 1 else [])
+
+    def rivals(self) -> NDArray[np.bool_]:
+        """For each two columns, whether their noops conflict: neither grew from the other, and it is not only a gap
+        that parts them. (Of what is above a gap it is not known what it grew from.)
+        """
+        place = {column: at for at, column in enumerate(self.columns)}
+        paths = [[place[part] for part in column.path()] for column in self.columns]
+        related = np.zeros((len(paths), len(paths)), np.bool_)
+        for at, path in enumerate(paths):
+            related[at, path] = related[path, at] = True
+        roots = np.array([path[-1] for path in paths])
+        start, end = (np.array([getattr(column, name) for column in self.columns]) for name in ("start", "end"))
+        begins = start[roots] == 1
+        overlap = (start[:, None] <= end) & (start <= end[:, None])
+        apart: NDArray[np.bool_] = ~related & (overlap | (roots[:, None] == roots) | (begins[:, None] & begins))
+        return apart
 
     def orphans_of(self, index: int, noop_id: bytes) -> list[Column]:
         """The orphans that this noop is the `previous` of."""

@@ -17,26 +17,24 @@ import numpy as np
 from state.beliefs import Beliefs
 from state.blockstore import ChunkStore, PastsState, load_pasts, pack_pasts
 from state.config import Config, Swarm
+from state.elders import Elders
 from state.fold import Archive, Arrival, Arrivals, Message, Outcome, Tally, Topic
 from state.matrix import NEVER
-from state.noops import Noop, decode_noops, encode_arrivals, encode_noops
+from state.noops import Noop, encode_arrivals
 from state.observers import Observers
 from state.oldnoops import OldNoops
 from state.pasts import LIMITS, Pasts
 from state.report import encode_report, report_key
 from state.ticks import Reporter, tick_from
 from state.verdict import Limit, Verdict, encode_verdict, key_of
+from state.waiting import Waiting
 
-WAITING_MAX = 200_000
-"""Noops that wait for the clock. While a backlog is read, one partition can be ahead of another; beyond this the
-earliest are taken in before their time, and the tick that they belong to may miss them."""
 OLD_AT_ONCE = 32
 """Noops an author, on average, that leave the matrix at once: one write of the archive serves them all."""
 AFTERLIFE = 1.5
 """Horizons that a noop stays in the matrix after its life. It tells who observed others, which is not kept otherwise;
 only what lives for longer than this has its observers kept beside it. Beyond one horizon, so that noops of peers that
 publish more often than every half horizon never need that."""
-_PIECE_BYTES = 64 << 10
 PAYLOAD_NOOPS = 4096
 """Noops that travel together in one row."""
 
@@ -123,18 +121,18 @@ class Block:
         self._reporter = Reporter(self.pasts, swarm, block)
         # A noop that observed another one lived when that one came. So it is still there for as long after that.
         self._afterlife_ms = int(AFTERLIFE * swarm.horizon_ms)
-        self._waiting: dict[bytes, Noop] = {}
-        self._waiting_changed = False
-        self._elders: set[int] = set()
+        self._waiting = Waiting(archive, state.waiting_pieces)
+        self._elders = Elders(self.pasts, self._observers, archive)
         self._tally = dict.fromkeys(ColumnsFold.tallies, 0)
         self._load()
 
     def absorb(self, payloads: Iterable[bytes], clock_ms: int) -> Outcome:
         """Take in what the clock has passed, report the ticks on the way, and say what follows."""
         self._tally = dict.fromkeys(ColumnsFold.tallies, 0)
-        self._take(payloads)
+        self._waiting.add(payloads)
         self._state.clock_ms = max(self._state.clock_ms, clock_ms)
-        messages = list(self._advance(self._due()))
+        due, self._tally["noops_early"] = self._waiting.take(self._state.clock_ms)
+        messages = list(self._advance(due))
         self._observe()
         verdicts: list[Verdict] = [*self._observers.verdicts(), *self._beliefs.verdicts(), *self._limits()]
         messages += [Message(Topic.VERDICTS, v.key.encode(), encode_verdict(v)) for v in verdicts]
@@ -146,7 +144,8 @@ class Block:
         """The blob; what stands in the archive was written when the batch was absorbed."""
         self._state.pasts = pack_pasts(self.pasts, self._chunks)
         self._state.beliefs = self._beliefs.floor_ms
-        self._state.elders = sorted(self.pasts.names[slot] for slot in self._elders)
+        self._state.elders = self._elders.names()
+        self._state.waiting_pieces = self._waiting.pieces
         return _encoder.encode(self._state)
 
     def check_invariants(self, *, deep: bool = False) -> list[str]:
@@ -157,28 +156,6 @@ class Block:
         return problems + (list(self.pasts.problems()) if deep else [])
 
     # Noops come in
-
-    def _take(self, payloads: Iterable[bytes]) -> None:
-        waiting = self._waiting
-        for payload in payloads:
-            for noop in decode_noops(payload):
-                known = waiting.get(noop.name)
-                if known is None or noop.time_ms < known.time_ms:
-                    waiting[noop.name] = noop
-                    self._waiting_changed = True
-
-    def _due(self) -> list[Noop]:
-        """The noops that the clock has passed, in order, and those that there is no room to let wait."""
-        clock_ms = self._state.clock_ms
-        due = sorted(noop for noop in self._waiting.values() if noop.time_ms <= clock_ms)
-        excess = len(self._waiting) - len(due) - WAITING_MAX
-        if excess > 0:
-            due += sorted(noop for noop in self._waiting.values() if noop.time_ms > clock_ms)[:excess]
-            self._tally["noops_early"] += excess
-        for noop in due:
-            del self._waiting[noop.name]
-        self._waiting_changed |= bool(due)
-        return due
 
     def _advance(self, due: list[Noop]) -> Iterator[Message]:
         state = self._state
@@ -278,40 +255,12 @@ class Block:
 
     def _flush(self) -> None:
         self._chunks.flush()
-        self._keep_elders()
+        self._elders.flush(self._state.clock_ms, self._afterlife_ms)
         for serial in self._beliefs.changed:
             self._archive[b"B" + serial.to_bytes(4)] = self._beliefs.since_ms[serial].tobytes()
         self._beliefs.changed.clear()
         self.pasts.old.forget_read()
-        if self._waiting_changed:
-            self._keep_waiting()
-
-    def _keep_waiting(self) -> None:
-        packed = encode_noops(self._waiting.values())
-        pieces = [packed[at : at + _PIECE_BYTES] for at in range(0, len(packed), _PIECE_BYTES)]
-        for number, piece in enumerate(pieces):
-            self._archive[_piece_name(number)] = piece
-        for number in range(len(pieces), self._state.waiting_pieces):
-            del self._archive[_piece_name(number)]
-        self._state.waiting_pieces = len(pieces)
-        self._waiting_changed = False
-
-    def _keep_elders(self) -> None:
-        """Keep the observers of noops that are alive though those who observed them may be gone."""
-        pasts, observers = self.pasts, self._observers
-        watched = np.fromiter(observers.watch_of, np.int64, len(observers.watch_of))
-        passed_ms = self._state.clock_ms - self._afterlife_ms
-        old = watched[(pasts.time[watched] < passed_ms) & (pasts.life[watched] >= self._state.clock_ms)]
-        elders = set(old.tolist())
-        for slot in self._elders - elders:
-            self._archive.pop(_elder_name(pasts.names[slot]), None)
-        for slot in elders:
-            watch = observers.watch_of[slot]
-            if slot not in self._elders or observers.seen[watch]:
-                both = observers.covered[watch].tobytes() + observers.endorsed[watch].tobytes()
-                self._archive[_elder_name(pasts.names[slot])] = both
-        self._elders = elders
-        observers.seen[:] = False
+        self._waiting.flush()
 
     def _load(self) -> None:
         state, pasts = self._state, self.pasts
@@ -323,8 +272,7 @@ class Block:
                 self._observers.watch(slot)
         for step in self._observers.steps({slot: int(pasts.time[slot]) for slot in pasts.live_slots()}):
             self._observers.observe(step)
-        for name in state.elders:
-            self._load_elder(pasts.slot_of[name])
+        self._elders.load(state.elders)
         self._observers.touch_all()
         self._observers.note_said()
         self._observers.seen[:] = False
@@ -333,20 +281,3 @@ class Block:
             since_ms = np.frombuffer(self._archive[b"B" + serial.to_bytes(4)], np.int64)
             more = len(pasts.authors) - len(since_ms)
             self._beliefs.since_ms[serial] = np.pad(since_ms, (0, more), constant_values=NEVER)
-        pieces = (self._archive[_piece_name(number)] for number in range(state.waiting_pieces))
-        self._waiting = {noop.name: noop for noop in decode_noops(b"".join(pieces))}
-
-    def _load_elder(self, slot: int) -> None:
-        both = np.frombuffer(self._archive[_elder_name(self.pasts.names[slot])], np.int32).reshape(2, -1)
-        watch = self._observers.watch_of[slot]
-        self._observers.covered[watch, : both.shape[1]] = both[0]
-        self._observers.endorsed[watch, : both.shape[1]] = both[1]
-        self._elders.add(slot)
-
-
-def _piece_name(number: int) -> bytes:
-    return b"W" + number.to_bytes(4)
-
-
-def _elder_name(name: bytes) -> bytes:
-    return b"E" + name

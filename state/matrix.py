@@ -237,8 +237,9 @@ class Matrix:
             np.minimum(cells, at, out=cells)
 
     def _shows_seam(self, column: Column, above: Column) -> bool:
-        rows = self.rows[list(self.slot_of.values())]
-        return bool(((rows[:, above.number] > 0) & (rows[:, column.number] < column.end)).any())
+        slots = list(self.live_slots())
+        has, lacks = self.rows[slots, above.number] > 0, self.rows[slots, column.number] < column.end
+        return bool((has & lacks).any())
 
     def _join(self, column: Column, above: Column) -> None:
         """Make a column the upper part of the one that it follows."""

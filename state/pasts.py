@@ -120,10 +120,9 @@ class Pasts(Matrix):
         endorsed = np.ones((len(slots), self.width), np.bool_)
         for tree in forked:
             numbers = np.array([column.number for column in tree.columns])
-            rivals = np.array([[one.is_rival(other) for other in tree.columns] for one in tree.columns])
             born = np.array([column.first_ms for column in tree.columns])
             covered = (self.rows[np.ix_(slots, numbers)] > 0) | (born[None, :] <= self.blind[slots][:, None])
-            endorsed[:, numbers] = ~(covered.astype(np.int32) @ rivals.astype(np.int32)).astype(np.bool_)
+            endorsed[:, numbers] = ~(covered.astype(np.int32) @ tree.rivals().astype(np.int32)).astype(np.bool_)
         return endorsed
 
     def problems(self) -> Iterator[str]:
