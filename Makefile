@@ -20,17 +20,18 @@ demo: setup ## run the demo: a real broker, real Spark, a simulated swarm and it
 
 test: ## lint, type check and the whole test suite
 	@tools/setup jre
+	@tools/programs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest $(ARGS)
 
-check: ## the fast part of test: no Java, no Spark, no broker; under two minutes
+check: ## the fast part of test: no Java, no Spark, no broker, no browser; under two minutes
 	@tools/setup python
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 -m "not spark and not kafka and not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not spark and not kafka and not programs and not slow" $(ARGS)
 
 bench: setup ## measure: a plain Python process against the streaming job
 	@$(BIN)/python -m tests.bench $(ARGS)

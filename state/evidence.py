@@ -4,6 +4,7 @@ An evidence file is JSON with one spelling: what `make_evidence` gives, byte for
 checked, so that one flipped bit anywhere is refused. Who checks it trusts only the keys in a roster of their own.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from state.config import Config, Swarm
 from state.head import Head
 from state.signedfile import ProofError, SignedHead, decode_file, encode_file, read_signed_head
-from state.verdict import Signed
+from state.verdict import AnyVerdict, Equivocation, Fork, Signed
 
 FORMAT = "quorumscope.evidence.v1"
 EVIDENCE_BYTES_MAX = 64 << 10
@@ -51,6 +52,17 @@ def make_evidence(one: Signed, other: Signed) -> bytes:
     first, second = sorted((one, other), key=lambda signed: signed.id)
     heads = (SignedHead(first.head, first.signature), SignedHead(second.head, second.signature))
     return encode_file(Evidence(heads))
+
+
+def find_evidence(verdicts: Iterable[AnyVerdict], author: str) -> bytes | None:
+    """The evidence file against an author: from its equivocation, or from a fork whose branches have other indexes."""
+    of_author = [
+        verdict for verdict in verdicts if isinstance(verdict, Equivocation | Fork) and verdict.author == author
+    ]
+    for verdict in of_author:
+        if isinstance(verdict, Equivocation):
+            return make_evidence(*verdict.evidence)
+    return next((make_evidence(*verdict.branches[:2]) for verdict in of_author if isinstance(verdict, Fork)), None)
 
 
 def check_evidence(encoded: bytes, config: Config) -> Proved:

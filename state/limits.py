@@ -44,6 +44,10 @@ CLOCK_SKEW_MS_MAX: Final = 300_000
 BLOB_BYTES_TARGET: Final = 256 << 10
 """A key's blob is read and written whole in each batch, at 30 to 80 ms a MB: beyond this, open spans are spilled."""
 
+BLOB_BYTES_MAX: Final = 1 << 20
+"""What a key's blob should never exceed: such a key costs a batch a tenth of a second by itself. Operators are warned
+before; nothing is refused."""
+
 INDEX_MAX: Final = (1 << 31) - 2
 """An index that the matrix can hold: two thousand million noops of one author, 68 years of one a second."""
 

@@ -44,7 +44,7 @@ def describe(verdict: AnyVerdict, config: Config) -> str:
 
 def _fork(verdict: Fork, name: _Naming) -> str:
     many = f"{len(verdict.branches)}{' or more' if verdict.more else ''}"
-    after = f"after segment {verdict.previous[:12]}" if int(verdict.previous, 16) else "at its very beginning"
+    after = f"after segment {verdict.previous[:12]}" if verdict.previous.strip("0") else "at its very beginning"
     return f"{name(verdict.author)} forked its log {after}: {many} branches"
 
 
@@ -99,7 +99,7 @@ def _belief(verdict: Belief, name: _Naming) -> str:
 
 def _split(verdict: Split, name: _Naming) -> str:
     sides = " | ".join(", ".join(sorted(map(name, side))) for side in verdict.sides)
-    suspects = "".join(f"; {name(one.author)} {_SUSPICIONS[one.why]}" for one in verdict.suspects)
+    suspects = "".join(f"; {name(one.author)} {_SUSPICIONS.get(one.why, one.why)}" for one in verdict.suspects)
     if verdict.ended_ms is None:
         return f"the swarm is split: {sides}{suspects}"
     return f"the swarm was split for {_lasted(verdict.opened_ms, verdict.ended_ms)}: {sides}{suspects}"

@@ -1,8 +1,15 @@
-"""An archive with its writes held back: a batch that fails leaves nothing behind, and one that succeeds writes once."""
+"""An archive with its writes held back: a batch that fails leaves nothing behind, and one that succeeds writes once.
+
+It counts what it holds without reading all of it. A fold that changes an entry has read or written it before, so an
+entry of which neither is known is new.
+"""
 
 from collections.abc import Iterator, MutableMapping
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+SIZES_MAX = 65_536
+"""Entries whose sizes are remembered: more than a fold works on at a time. The ones seen longest ago are forgotten."""
 
 
 class StoreError(Exception):
@@ -19,6 +26,13 @@ class Store(Protocol):
     def remove(self, name: bytes) -> None: ...
 
 
+class Size(NamedTuple):
+    """How much there is, or how much more than before."""
+
+    entries: int
+    bytes: int
+
+
 class BufferedArchive(MutableMapping[bytes, bytes]):
     """A mapping over a store. Reads see the writes that are held back. It cannot be listed."""
 
@@ -26,10 +40,21 @@ class BufferedArchive(MutableMapping[bytes, bytes]):
         self.writes: dict[bytes, bytes | None] = {}
         """None: the entry is to go."""
         self._store: Store | None = None
+        self._sizes: dict[bytes, int] = {}
+        """Of entries in the store that were read or written lately."""
 
     def bind(self, store: Store) -> None:
         """Use this store from now on: Spark gives a new one for each batch."""
         self._store = store
+
+    def growth(self) -> Size:
+        """How much more there will be when what is held back is written."""
+        entries = grown = 0
+        for name, value in self.writes.items():
+            before = self._sizes.get(name)
+            entries += (value is not None) - (before is not None)
+            grown += len(value or b"") - (before or 0)
+        return Size(entries, grown)
 
     def flush(self) -> None:
         """Write what was held back."""
@@ -40,6 +65,7 @@ class BufferedArchive(MutableMapping[bytes, bytes]):
                     self._store.remove(name)
                 else:
                     self._store.put(name, value)
+                self._note(name, value)
         except Exception as error:
             raise StoreError(f"an archive could not be written: {error}") from error
         self.writes.clear()
@@ -61,9 +87,18 @@ class BufferedArchive(MutableMapping[bytes, bytes]):
     def _read(self, name: bytes) -> bytes | None:
         assert self._store is not None
         try:
-            return self._store.get(name)
+            value = self._store.get(name)
         except Exception as error:
             raise StoreError(f"an archive could not be read: {error}") from error
+        self._note(name, value)
+        return value
+
+    def _note(self, name: bytes, value: bytes | None) -> None:
+        self._sizes.pop(name, None)
+        if value is not None:
+            self._sizes[name] = len(value)
+            if len(self._sizes) > SIZES_MAX:
+                del self._sizes[next(iter(self._sizes))]
 
     def __setitem__(self, name: bytes, value: bytes) -> None:
         self.writes[name] = value

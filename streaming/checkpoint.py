@@ -17,7 +17,8 @@ from state.config import Config
 from state.folds import make_folds
 from streaming.queries import QUERIES
 
-FORMAT = 1
+FORMAT = 2
+"""1 did not count what it keeps."""
 JVM_SECONDS_MAX = 60.0
 """How long a JVM whose Python was killed may take to end; it does so within ten seconds."""
 
@@ -82,6 +83,17 @@ def open_label(directory: Path, shuffle_partitions: int | None, shuffle_default:
         label = msgspec.structs.replace(label, blocks=label.blocks | blocks)
         _write_label(path, label)
     return label
+
+
+def count_start(directory: Path) -> int:
+    """How often a job was started on a checkpoint, this time included."""
+    path = directory / "starts"
+    try:
+        starts = int(path.read_text())
+    except (OSError, ValueError):
+        starts = 0
+    path.write_text(str(starts + 1))
+    return starts + 1
 
 
 def _write_label(path: Path, label: Label) -> None:

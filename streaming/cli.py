@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dashboards.site import Address, SiteError
 from producers.scenarios import SCENARIOS
 from producers.simulation import Record, Simulation
 from producers.sinks import SinkError, publish_fast, publish_live, swarms_path, truth_path, write_file, write_truth
@@ -23,15 +24,14 @@ from producers.swarm import Settings as SwarmSettings
 from producers.swarmfile import config_yaml, swarm_config
 from state.config import GRACE_DEFAULT, HORIZON_DEFAULT, SPLIT_AFTER_DEFAULT, ConfigError, parse_duration_ms
 from state.connection import Connection
-from state.evidence import make_evidence
 from state.fold import Topic
 from state.signedfile import ProofError
-from state.verdict import Equivocation, Fork
 from streaming.checkpoint import CheckpointError
 from streaming.guard import BrokerError
 from streaming.options import Bootstrap, KafkaFile, Prefix, Swarms, config_of, connection_of
 from streaming.parts import MissingPartError
-from streaming.proofcommands import explain, prove, verify
+from streaming.pipeline import Pipeline
+from streaming.proofcommands import evidence, explain, prove, verify
 from streaming.topics import PREFIX_DEFAULT
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -56,7 +56,7 @@ def exit_codes() -> Iterator[None]:
         yield
     except (ConfigError, CheckpointError) as error:
         _end(error, USAGE)
-    except (MissingPartError, BrokerError, SinkError) as error:
+    except (MissingPartError, BrokerError, SinkError, SiteError) as error:
         _end(error, MISSING)
     except (JobError, ProofError) as error:
         _end(error, FINDING)
@@ -110,6 +110,9 @@ def run(
     available_now: Annotated[bool, typer.Option("--available-now", help="End when all is read.")] = False,
     patience: Annotated[str, typer.Option(help="How long Kafka may be silent before the job ends.")] = "60s",
     queries: Annotated[str, typer.Option(help="Which queries run here, separated by commas.")] = "segments,matrix",
+    listen: Annotated[
+        str | None, typer.Option(help="HOST:PORT to serve metrics and health of the job at; else none are served.")
+    ] = None,
     spark: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting, NAME=VALUE.")] = None,
 ) -> None:
     """Watch swarms: verify what peers publish, and write verdicts."""
@@ -131,11 +134,72 @@ def run(
     )
     from pyspark.errors import PySparkException
 
-    with _stopped_by_signal() as stopped:
+    pipeline = Pipeline(settings.queries)
+    with _stopped_by_signal() as stopped, ExitStack() as stack:
+        if listen is not None:
+            address = stack.enter_context(_serving_job(pipeline, _address(listen)))
+            _say(f"serving {address.url}/metrics")
         try:
-            run_job(settings, _say, stopped.is_set)
+            run_job(settings, pipeline, _say, stopped.is_set)
         except PySparkException as error:
             raise explain_failure(error, settings) from None
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"--listen: expected HOST:PORT, such as 127.0.0.1:9464, got {text!r}")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _serving_job(pipeline: Pipeline, address: Address) -> AbstractContextManager[Address]:
+    """Serve the metrics of a job and whether it is ready, which follows its progress."""
+    from dashboards.exposition import SampleCollector, make_registry
+    from dashboards.probes import Readiness, probes
+    from dashboards.site import not_found, serving
+    from streaming.pipeline import PIPELINE_METRICS
+
+    def readiness() -> Readiness:
+        stalled = pipeline.stalled(time.time())
+        return Readiness(not stalled, pipeline.sentence(time.time()), {"stalled_seconds": stalled})
+
+    registry = make_registry(SampleCollector(PIPELINE_METRICS, pipeline.samples))
+    return serving(address, lambda _: probes(registry, readiness, lambda _: not_found()))
+
+
+@app.command()
+def exporter(
+    swarms: Swarms,
+    bootstrap: Bootstrap = None,
+    kafka: KafkaFile = None,
+    prefix: Prefix = PREFIX_DEFAULT,
+    listen: Annotated[str, typer.Option(help="HOST:PORT to serve metrics and pages at.")] = "127.0.0.1:9464",
+    url: Annotated[
+        str | None, typer.Option(help="Where people reach it, for links; else what it listens on.", metavar="URL")
+    ] = None,
+    pair_peers_max: Annotated[
+        int, typer.Option(min=0, help="Rosters up to this size have a series for each pair of peers.")
+    ] = 32,
+    worst_pairs: Annotated[int, typer.Option(min=0, help="Pairs of a larger roster that have one.")] = 100,
+    series_budget: Annotated[int, typer.Option(min=1000, help="Series of a scrape at most.")] = 50_000,
+) -> None:
+    """Serve what the verdicts say: metrics for Prometheus, and a status page."""
+    from importlib.metadata import version
+
+    from dashboards.exporter import ExporterSettings, run_exporter, tail_records
+    from dashboards.samples import Scope
+    from streaming.follow import Follower
+
+    config, connection = config_of(swarms), connection_of(bootstrap, kafka)
+    scope = Scope(pair_peers_max, worst_pairs)
+    settings = ExporterSettings(_address(listen), version("quorumscope"), url, scope, series_budget)
+    with (
+        _stopped_by_signal() as stopped,
+        closing(Follower(connection, f"{prefix}.{Topic.VERDICTS}")) as verdicts,
+        closing(Follower(connection, f"{prefix}.{Topic.MATRIX}", tail_records(config))) as matrix,
+    ):
+        feeds = {Topic.VERDICTS: verdicts, Topic.MATRIX: matrix}
+        run_exporter(config, feeds, settings, _say, stopped.is_set)
 
 
 def _duration_ms(text: str, option: str) -> int:
@@ -318,53 +382,7 @@ def swarm_check(swarms: Annotated[Path, typer.Argument(help="The file of swarms.
     print(f"config {config.digest}")
 
 
-@app.command()
-def evidence(
-    swarm: Annotated[str, typer.Argument(help="Name or id of the swarm.")],
-    peer: Annotated[str, typer.Argument(help="Name or key of the peer.")],
-    swarms: Swarms,
-    bootstrap: Bootstrap = None,
-    kafka: KafkaFile = None,
-    prefix: Prefix = PREFIX_DEFAULT,
-    out: Annotated[Path | None, typer.Option(help="Write to this file; else to standard output.")] = None,
-) -> None:
-    """Write the evidence that a peer signed two versions of its log, from the verdicts."""
-    config = config_of(swarms)
-    found = config.swarm(swarm)
-    if found is None:
-        raise ConfigError(f"{swarms} has no swarm {swarm!r}: it has {', '.join(s.name for s in config.swarms)}")
-    author = found.author(peer)
-    if author is None:
-        raise ConfigError(f"the swarm {found.name} has no peer {peer!r}")
-    encoded = read_evidence(connection_of(bootstrap, kafka), prefix, found.id, author.hex())
-    if encoded is None:
-        raise ProofError(f"no verdict on {prefix}.{Topic.VERDICTS} accuses {peer}: there is no evidence to write")
-    if out is None:
-        sys.stdout.buffer.write(encoded)
-    else:
-        out.write_bytes(encoded)
-        _say(f"evidence against {peer} in {out}: check it with `quorumscope verify {out} --swarms {swarms}`")
-
-
-def read_evidence(connection: Connection, prefix: str, swarm_id: str, author: str) -> bytes | None:
-    """The evidence file against an author: from its equivocation, or from a fork whose branches have other indexes."""
-    from streaming.verdicts import VerdictReader
-
-    reader = VerdictReader(connection, prefix)
-    try:
-        verdicts = [v for v in reader.read_to_end().values() if v.swarm == swarm_id]
-    finally:
-        reader.close()
-    for verdict in verdicts:
-        if isinstance(verdict, Equivocation) and verdict.author == author:
-            return make_evidence(*verdict.evidence)
-    for verdict in verdicts:
-        if isinstance(verdict, Fork) and verdict.author == author:
-            return make_evidence(*verdict.branches[:2])
-    return None
-
-
-for proof_command in (prove, verify, explain):
+for proof_command in (evidence, prove, verify, explain):
     app.command()(proof_command)
 
 
@@ -373,10 +391,23 @@ def demo(
     forever: Annotated[bool, typer.Option("--forever", help="Begin again with a new swarm until Ctrl-C.")] = False,
     out: Annotated[Path, typer.Option(help="Where the demo leaves its files.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Another seed, another swarm.")] = 1,
+    with_prometheus: Annotated[
+        bool | None,
+        typer.Option(
+            "--with-prometheus/--without-prometheus",
+            help="Start Prometheus and Alertmanager too; if not said, where they are installed.",
+        ),
+    ] = None,
+    with_grafana: Annotated[
+        bool | None,
+        typer.Option("--with-grafana/--without-grafana", help="Start Grafana too; if not said, where it is installed."),
+    ] = None,
 ) -> None:
     """Everything on one machine: a broker, Spark, a swarm that is honest, lied to, split and healed, and the proofs."""
+    import dashboards
     from streaming.demo import Story, run_demo
     from streaming.ending import TrueSplit, Truth
+    from streaming.showcase import Wishes
 
     def tell(round_seed: int, start_ms: int) -> Story:
         simulation = SCENARIOS["whole-story"].run(SwarmSettings(seed=round_seed, start_ms=start_ms))
@@ -396,8 +427,14 @@ def demo(
             publish,
         )
 
+    @contextmanager
+    def serve(pipeline: Pipeline) -> Iterator[str]:
+        with _serving_job(pipeline, Address("127.0.0.1", 0)) as address:
+            yield f"{address.host}:{address.port}"
+
+    wishes = Wishes(serve, Path(dashboards.__file__).parent, with_prometheus, with_grafana)
     with _stopped_by_signal() as stopped:
-        good = run_demo(tell, out, seed, forever=forever, stop=stopped.is_set)
+        good = run_demo(tell, out, seed, wishes, forever=forever, stop=stopped.is_set)
     if stopped.is_set() and not forever:
         sys.exit(128 + signal.SIGINT)
     sys.exit(DONE if good else FINDING)

@@ -20,10 +20,14 @@ from state.verdict import AnyVerdict
 from streaming.broker import Broker
 from streaming.ending import Findings, Part, Truth, evidence, has_found_all, latency_lines, proof, verdict_lines
 from streaming.job import Settings, explain_failure, running
+from streaming.pipeline import Pipeline
+from streaming.queries import QUERIES
 from streaming.reports import ReportReader
 from streaming.scene import Scene
 from streaming.segments import read_segments
+from streaming.services import start_exporter
 from streaming.session import start_session
+from streaming.showcase import Showcase, Wishes, showing
 from streaming.topics import Setup, create_topics
 from streaming.verdicts import Update, VerdictReader
 from streaming.view import View, numbers, open_view
@@ -55,20 +59,22 @@ Tell = Callable[[int, int], Story]
 """Makes the story of a seed that starts at a time."""
 
 
-def run_demo(tell: Tell, out: Path, seed: int, *, forever: bool, stop: Callable[[], bool]) -> bool:
+def run_demo(tell: Tell, out: Path, seed: int, wishes: Wishes, *, forever: bool, stop: Callable[[], bool]) -> bool:
     """Run the demo; whether what is true about the story, and nothing else, was found and proved."""
     out.mkdir(parents=True, exist_ok=True)
     print("starting a Kafka broker and Spark on this machine (about 25 seconds) …", flush=True)
     with tempfile.TemporaryDirectory(prefix="quorumscope-demo-") as scratch, ThreadPoolExecutor(1) as beside:
         # Spark takes longer to start than the broker, so it starts beside it.
         spark = beside.submit(start_session, MASTER, 1, None, out / "spark.log")
-        with Broker() as broker:
+        pipeline = Pipeline(QUERIES)
+        with Broker() as broker, showing(wishes, pipeline) as showcase:
+            _print(showcase.lines())
             spark.result()
             good = True
             rounds = 0
             while not stop() and (forever or rounds == 0):
                 place = _Place(Connection(bootstrap=broker.bootstrap), f"demo-{rounds + 1}", Path(scratch), out)
-                good &= _Round(tell(seed + rounds, _now_ms()), place).run(stop)
+                good &= _Round(tell(seed + rounds, _now_ms()), place, pipeline, showcase).run(stop)
                 rounds += 1
             return good
 
@@ -87,9 +93,11 @@ class _Place(NamedTuple):
 class _Round:
     """One story, from its first segment to the proofs."""
 
-    def __init__(self, story: Story, place: _Place) -> None:
+    def __init__(self, story: Story, place: _Place, pipeline: Pipeline, showcase: Showcase) -> None:
         self._story = story
         self._place = place
+        self._pipeline = pipeline
+        self._showcase = showcase
         self._swarm: Swarm = story.config.swarms[0]
         self._scene = Scene(story.config, story.records)
         self._lines = list(story.lines)
@@ -100,9 +108,16 @@ class _Round:
 
     def run(self, stop: Callable[[], bool]) -> bool:
         place, story = self._place, self._story
-        (place.out / "swarms.yaml").write_text(story.swarms_yaml, encoding="utf-8")
+        swarms = place.out / "swarms.yaml"
+        swarms.write_text(story.swarms_yaml, encoding="utf-8")
         create_topics(place.connection, Setup(prefix=place.prefix, partitions=2))
-        with running(self._settings) as queries, open_view() as view:
+        self._pipeline.begin()
+        self._scene.segments, self._scene.ticks = (self._pipeline.totals[name] for name in ("segments", "matrix"))
+        with (
+            start_exporter(place.connection.bootstrap, place.prefix, swarms, self._showcase.exporter_port),
+            running(self._settings, self._pipeline) as queries,
+            open_view() as view,
+        ):
             self._watch(queries, view, stop)
         return stop() or self._sum_up()
 
@@ -192,6 +207,9 @@ class _Round:
         for name, after_ms in scene.found_after_ms.items():
             print(f"the lie of {name} was found {after_ms / 1000:.1f} s after its second version reached Kafka")
         _print(latency_lines(scene.acceptance))
+        fired = self._showcase.fired()
+        if fired:
+            print(f"alerts that fired: {', '.join(fired)}")
         parts = [evidence(verdict, findings, out) for verdict in findings.equivocations]
         parts.append(self._prove(findings))
         for part in parts:

@@ -10,8 +10,11 @@ from state.connection import Connection
 from streaming.parts import MissingPartError
 from streaming.topics import REQUEST_TIMEOUT_S, admin_client, existing
 
-READ_SECONDS_MAX = 60.0
-"""How long reading a topic to its end may take before it is given up."""
+SILENT_SECONDS_MAX = 60.0
+"""How long a topic may give nothing, while it is read to its end, before it is given up."""
+
+ASK_SECONDS_MAX = 2.0
+"""How long a broker may take to say where a topic ends, when someone waits for more records meanwhile."""
 
 READER_SETTINGS: dict[str, Any] = {
     "group.id": "quorumscope-reader",
@@ -24,16 +27,18 @@ READER_SETTINGS: dict[str, Any] = {
 
 
 class Follower:
-    """Reads one topic. MissingPartError if it does not exist."""
+    """Reads one topic, or the last `tail` records of each of its partitions. MissingPartError if it does not exist."""
 
-    def __init__(self, connection: Connection, topic: str) -> None:
+    def __init__(self, connection: Connection, topic: str, tail: int | None = None) -> None:
         self._topic = topic
         if topic not in existing(admin_client(connection), connection):
             raise MissingPartError(f"the topic {topic} does not exist: give the right --prefix")
         self._consumer = Consumer({**connection.librdkafka(), **READER_SETTINGS})
         partitions = self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic].partitions
         self._next = dict.fromkeys(partitions, 0)
-        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        if tail is not None:
+            self._next = {partition: max(end - tail, 0) for partition, end in self._ends().items()}
+        self._consumer.assign([TopicPartition(topic, partition, at) for partition, at in self._next.items()])
 
     def poll(self, seconds: float) -> Iterator[Any]:
         """The records that have come; waits at most `seconds` for the first."""
@@ -43,23 +48,33 @@ class Follower:
                 yield message
 
     def read_to_end(self) -> Iterator[Any]:
-        """The records up to where the topic ends now."""
-        deadline = time.monotonic() + READ_SECONDS_MAX
+        """The records up to where the topic ends now; MissingPartError if none comes for a minute."""
+        deadline = time.monotonic() + SILENT_SECONDS_MAX
         ends = self._ends()
         while any(self._next[partition] < end for partition, end in ends.items()):
             if time.monotonic() > deadline:
-                raise MissingPartError(f"{self._topic} could not be read to its end within {READ_SECONDS_MAX:.0f} s")
-            yield from self.poll(0.2)
+                raise MissingPartError(f"{self._topic} gave no record for {SILENT_SECONDS_MAX:.0f} s, before its end")
+            for message in self.poll(0.2):
+                deadline = time.monotonic() + SILENT_SECONDS_MAX
+                yield message
+
+    def unread(self) -> int | None:
+        """How many records there are beyond what was read, at most; None if no broker answers."""
+        try:
+            ends = self._ends(ASK_SECONDS_MAX)
+        except MissingPartError:
+            return None
+        return sum(max(end - self._next[partition], 0) for partition, end in ends.items())
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _ends(self) -> dict[int, int]:
+    def _ends(self, seconds: float = REQUEST_TIMEOUT_S) -> dict[int, int]:
         """Where each partition ends; a compacted topic may have gaps below that, but its last record stays."""
         try:
             return {
                 partition: self._consumer.get_watermark_offsets(
-                    TopicPartition(self._topic, partition), timeout=REQUEST_TIMEOUT_S
+                    TopicPartition(self._topic, partition), timeout=seconds
                 )[1]
                 for partition in self._next
             }

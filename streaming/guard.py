@@ -24,7 +24,7 @@ import sys
 import tempfile
 from typing import Any, NoReturn
 
-FOLDER_PREFIX = "quorumscope-broker-"
+FOLDER_PREFIX = "quorumscope-"
 STOP_SECONDS = 5.0  # between SIGTERM and SIGKILL at the end; the data is thrown away, so nothing is lost
 OWNER_CHECK_SECONDS = 1.0
 ANSWER_SECONDS_MAX = 15.0  # it answers at once, also on a busy machine; at the end it may take STOP_SECONDS and a bit
@@ -77,10 +77,10 @@ class GuardedProcess:
         try:
             self._orders.write(json.dumps(order).encode() + b"\n")
         except BrokenPipeError:
-            raise BrokerError("The broker's guard process has ended.") from None
+            raise BrokerError("The guard process has ended.") from None
         answer = self._hear()
         if "error" in answer:
-            raise BrokerError(f"The broker's guard process could not {order['do']}: {answer['error']}")
+            raise BrokerError(f"The guard process could not {order['do']}: {answer['error']}")
         return answer
 
     def _hear(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class GuardedProcess:
             ready, _, _ = select.select([self._answers], [], [], ANSWER_SECONDS_MAX)
             received = self._answers.read(65536) if ready else b""
             if not received:
-                raise BrokerError("The broker's guard process does not answer.")
+                raise BrokerError("The guard process does not answer.")
             line += received
         answer: dict[str, Any] = json.loads(line)
         return answer

@@ -21,6 +21,8 @@ QUARANTINE_TALLY = "quarantined"
 REOPENED_TALLY = "reopened"
 """Machines that had to be unpacked again: after a restart, or because another worker had the key before."""
 HOST_TALLIES = (INVARIANT_TALLY, QUARANTINE_TALLY, REOPENED_TALLY)
+LEVELS = ("state_rows", "state_bytes", "state_blob_bytes_max")
+"""How much is kept for keys: added up over those that a batch visits, but for the last one, which is the largest."""
 _CACHED_MAX = 4096
 """Unpacked machines a worker keeps: all keys of a large swarm, and not more memory than they need."""
 
@@ -36,6 +38,13 @@ class Stored(NamedTuple):
     lineage: bytes
     blob: bytes
     error: str
+    archive_entries: int
+    archive_bytes: int
+
+    def levels(self) -> list[Tally]:
+        """How much is kept for the key: not counts of what happened, but how things stand."""
+        rows, size = 1 + self.archive_entries, len(self.blob) + self.archive_bytes
+        return [Tally(name, level) for name, level in zip(LEVELS, (rows, size, len(self.blob)), strict=True)]
 
 
 class _Cached(NamedTuple):
@@ -97,9 +106,12 @@ class KeyHost:
             outcome.tallies.append(Tally(INVARIANT_TALLY, len(problems)))
         blob = machine.pack()
         lineage = blake2b(lineage + archive.digest() + blob, digest_size=16).digest()
+        growth = archive.growth()
         archive.flush()
         self._remember(lineage, machine, archive)
-        return Visit(outcome, Stored(self._fold.version, lineage, blob, ""))
+        entries = (stored.archive_entries if stored else 0) + growth.entries
+        size = (stored.archive_bytes if stored else 0) + growth.bytes
+        return Visit(outcome, Stored(self._fold.version, lineage, blob, "", entries, size))
 
     def _recall(self, lineage: bytes, store: Store) -> tuple[Machine, BufferedArchive] | None:
         """The machine as this worker left it, if nobody else has changed its state since."""
@@ -125,7 +137,7 @@ class KeyHost:
             key=key, swarm="", config=self._config, fold=self._fold.name, fold_key=self._key.hex(), error=error
         )
         messages = [*self._dead_letters(payloads), Message(Topic.VERDICTS, key.encode(), encode_verdict(verdict))]
-        before = stored or Stored(self._fold.version, b"", b"", "")
+        before = stored or Stored(self._fold.version, b"", b"", "", 0, 0)
         return Visit(Outcome(messages, [Tally(QUARANTINE_TALLY, 1)]), before._replace(error=error))
 
     def _dead_letters(self, payloads: list[bytes]) -> Iterator[Message]:

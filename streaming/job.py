@@ -5,14 +5,17 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from state.config import Config
 from state.connection import Connection
-from streaming.checkpoint import CheckpointError, locked, open_label
+from streaming.checkpoint import CheckpointError, count_start, locked, open_label
+from streaming.lag import LagWatch
 from streaming.parts import MissingPartError
+from streaming.pipeline import About, Pipeline
 from streaming.progress import Totals
 from streaming.queries import QUERIES, Plan, start_query
 from streaming.session import jvm_pid, start_session
@@ -56,15 +59,18 @@ Start = Callable[[Iterable[str]], dict[str, Any]]
 
 
 @contextmanager
-def running(settings: Settings) -> Iterator[dict[str, Any]]:
+def running(settings: Settings, pipeline: Pipeline) -> Iterator[dict[str, Any]]:
     """The queries of a job, started, by name; stopped in order at the end."""
-    with open_job(settings) as start:
+    with open_job(settings, pipeline) as start:
         yield start(settings.queries)
 
 
 @contextmanager
-def open_job(settings: Settings) -> Iterator[Start]:
-    """A session on the checkpoint, in which queries can be started; all of them are stopped in order at the end."""
+def open_job(settings: Settings, pipeline: Pipeline) -> Iterator[Start]:
+    """A session on the checkpoint, in which queries can be started; all of them are stopped in order at the end.
+
+    The pipeline hears of all that they do.
+    """
     require_topics(settings.connection, settings.prefix)
     with locked(settings.checkpoint) as lock:
         peers = max(len(swarm.authors) for swarm in settings.config.swarms)
@@ -81,28 +87,52 @@ def open_job(settings: Settings) -> Iterator[Start]:
             return started
 
         try:
-            yield start
+            with _heard(pipeline, session, settings, count_start(settings.checkpoint)):
+                yield start
         finally:
             for query in queries.values():
                 query.stop()
             session.stop()
 
 
-def run_job(settings: Settings, say: Callable[[str], None], is_stopped: Callable[[], bool]) -> None:
+@contextmanager
+def _heard(pipeline: Pipeline, session: Any, settings: Settings, starts: int) -> Iterator[None]:
+    """Let a pipeline hear of a session's queries, and watch how far they are behind."""
+    from streaming.listener import ProgressListener
+
+    pipeline.about = About(version("quorumscope"), settings.config.digest, settings.prefix, starts)
+    pipeline.lags = [
+        LagWatch(settings.connection, f"{settings.prefix}.{QUERIES[name].source}", totals)
+        for name, totals in pipeline.totals.items()
+    ]
+    listener = ProgressListener(pipeline.totals)
+    session.streams.addListener(listener)
+    for lag in pipeline.lags:
+        lag.start()
+    try:
+        yield
+    finally:
+        for lag in pipeline.lags:
+            lag.stop()
+        session.streams.removeListener(listener)
+
+
+def run_job(settings: Settings, pipeline: Pipeline, say: Callable[[str], None], is_stopped: Callable[[], bool]) -> None:
     """Run until told to stop, or to the end of the topic; says what is going on in lines of text."""
     # A query that reads to the end of what is there has to wait for the one that writes it.
     stages = [(name,) for name in settings.queries] if settings.available_now else [settings.queries]
     say("starting Spark …")
-    with open_job(settings) as start:
+    with open_job(settings, pipeline) as start:
         for names in stages:
             topics = " and ".join(f"{settings.prefix}.{QUERIES[name].source}" for name in names)
             say(f"reading {topics} on {settings.connection.bootstrap}")
-            _watch(start(names), say, is_stopped)
+            _watch(start(names), pipeline.totals, say, is_stopped)
 
 
-def _watch(queries: dict[str, Any], say: Callable[[str], None], is_stopped: Callable[[], bool]) -> None:
+def _watch(
+    queries: dict[str, Any], totals: Mapping[str, Totals], say: Callable[[str], None], is_stopped: Callable[[], bool]
+) -> None:
     """Say what queries do until they end, or until told to stop."""
-    totals = {name: Totals() for name in queries}
     reported = time.monotonic()
     while not is_stopped():
         ended = [query for query in queries.values() if query.awaitTermination(0.2)]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from rich.text import Text
 
 from state.config import Swarm
+from state.grid import Grid, node_letters
 from state.report import AGE_MAX, Node
-from streaming.reports import Matrix
 
 LATE_TICKS = 2
 """In a healthy swarm what an observer misses is younger than this, with a noop and two hops in a tick."""
@@ -33,13 +33,8 @@ class Name(NamedTuple):
 def node_names(nodes: list[Node], swarm: Swarm) -> list[Name]:
     """The names of nodes; those of a forked peer get letters, in the order of their branches' ids."""
     shared = _shared_prefix(list(swarm.authors.values()))
-    names = []
-    for node in nodes:
-        name = swarm.authors[node.author]
-        branches = sorted(other.branch for other in nodes if other.author == node.author)
-        letter = branch_letter(branches.index(node.branch)) if node.forked else ""
-        names.append(Name(f"{name} {letter}".rstrip(), name.removeprefix(shared) + letter))
-    return names
+    called = [(swarm.authors[node.author], letter) for node, letter in zip(nodes, node_letters(nodes), strict=True)]
+    return [Name(f"{name} {letter}".rstrip(), name.removeprefix(shared) + letter) for name, letter in called]
 
 
 def _shared_prefix(names: list[str]) -> str:
@@ -48,15 +43,9 @@ def _shared_prefix(names: list[str]) -> str:
     return match[0] if match and all(name.startswith(match[0]) and name != match[0] for name in names) else ""
 
 
-def branch_letter(position: int) -> str:
-    """What the branch at a position is called: a to z, then numbers."""
-    return chr(ord("a") + position) if position < 26 else str(position + 1)
-
-
-def matrix_lines(matrix: Matrix, swarm: Swarm, cell_width: int = CELL_WIDTH) -> list[Text]:
+def matrix_lines(matrix: Grid, swarm: Swarm, cell_width: int = CELL_WIDTH) -> list[Text]:
     """A line of names, and a line for each observer, in the order of the roster."""
-    epoch = swarm.epoch_at(matrix.tick_ms) or swarm.epochs[0]
-    silent = [node.newest_ms <= matrix.tick_ms - epoch.split_after_ms for node in matrix.nodes]
+    silent = (~matrix.active(swarm)).tolist()
     names = node_names(matrix.nodes, swarm)
     places = {name: place for place, name in enumerate(swarm.authors.values())}
     order = sorted(range(len(names)), key=lambda at: (places[swarm.authors[matrix.nodes[at].author]], names[at]))
@@ -84,7 +73,7 @@ def legend() -> list[Text]:
     ]
 
 
-def _cell(matrix: Matrix, row: int, column: int, width: int, *, is_dim: bool) -> Text:
+def _cell(matrix: Grid, row: int, column: int, width: int, *, is_dim: bool) -> Text:
     lag, age = int(matrix.lags[row, column]), int(matrix.ages[row, column])
     is_fresh = bool(matrix.fresh[row, column])
     if row == column:

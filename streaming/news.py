@@ -9,9 +9,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from state.config import Config
+from state.grid import branch_letter
 from state.verdict import AnyVerdict, Belief, Episode, Equivocation, Fork, Quarantine, Split, Spread, Verdict
 from state.words import describe
-from streaming.matrixview import branch_letter
 
 SETTLED_SECONDS = 2.0
 """Beliefs that have not changed for this long are told: a branch takes about a second from peer to peer."""

@@ -6,10 +6,10 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from state.fold import Fold
+from state.fold import Fold, Outcome, Tally
 from state.folds import make_folds
 from streaming.clock import NO_TIME, Reading, clock_of, newest_of
-from streaming.host import KeyHost, Stored, Visit
+from streaming.host import KeyHost, Stored
 
 OUTPUT_COLUMNS = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, "
@@ -17,7 +17,7 @@ OUTPUT_COLUMNS = (
 )
 """A row is a message (topic, key, value, headers) or a tally (tally, amount)."""
 
-_STORED_COLUMNS = "version int, lineage binary, blob binary, error string"
+_STORED_COLUMNS = "version int, lineage binary, blob binary, error string, archive_entries bigint, archive_bytes bigint"
 
 
 class _MapStore:
@@ -51,6 +51,8 @@ class FoldProcessor(StatefulProcessor):  # type: ignore[misc]  # Spark brings no
         config = worker_config(self._config_json)
         self._digest = config.digest
         self._folds: dict[str, Fold] = make_folds(self._fold_names, config)
+        # Only of folds whose keys are all visited in each batch is it known how much they keep.
+        self._counted = {name for name, fold in self._folds.items() if any(True for _ in fold.all_keys())}
         self._stored = handle.getValueState("stored", _STORED_COLUMNS)
         self._archive = handle.getMapState("archive", "name binary", "value binary")
         # Apart from the blob, because it changes in every batch, and the blob of a key without events does not.
@@ -64,16 +66,18 @@ class FoldProcessor(StatefulProcessor):  # type: ignore[misc]  # Spark brings no
                 readings.append(Reading(row.partition, row.newest_ms, row.unread_ms))
             else:
                 payloads.append(bytes(row.payload))
-        stored = self._stored.get()
+        row = self._stored.get()
+        stored = Stored(row[0], bytes(row[1]), bytes(row[2]), *row[3:]) if row else None
         visit = KeyHost(self._folds[name], fold_key, self._digest).visit(
-            Stored(stored[0], bytes(stored[1]), bytes(stored[2]), stored[3]) if stored else None,
+            stored,
             _MapStore(self._archive),
             payloads,
             clock_of(readings, self._advance(readings)),
         )
         if visit.stored is not None:
             self._stored.update(tuple(visit.stored))
-        yield from self._rows(visit)
+        kept = visit.stored or stored
+        yield from self._rows(visit.outcome, kept.levels() if kept and name in self._counted else [])
 
     def close(self) -> None:
         pass
@@ -89,11 +93,11 @@ class FoldProcessor(StatefulProcessor):  # type: ignore[misc]  # Spark brings no
             self._newest.update((newest_ms,))
         return newest_ms
 
-    def _rows(self, visit: Visit) -> Iterator[Row]:
-        for message in visit.outcome.messages:
+    def _rows(self, outcome: Outcome, levels: list[Tally]) -> Iterator[Row]:
+        for message in outcome.messages:
             headers = [Row(key=name, value=value) for name, value in message.headers] or None
             topic = f"{self._prefix}.{message.topic}"
             yield Row(topic=topic, key=message.key, value=message.value, headers=headers, tally=None, amount=0)
-        for tally in visit.outcome.tallies:
+        for tally in outcome.tallies + levels:
             if tally.amount:
                 yield Row(topic=None, key=None, value=None, headers=None, tally=tally.name, amount=tally.amount)

@@ -1,10 +1,10 @@
-"""The commands about proofs: `prove` and `explain` read the topic of segments; `verify` reads nothing but files."""
+"""The commands about proofs: `evidence` reads the verdicts, `prove` and `explain` the segments, `verify` only files."""
 
 import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -14,8 +14,9 @@ import typer
 from state.config import Config, ConfigError, Swarm
 from state.connection import Connection
 from state.evidence import FORMAT as EVIDENCE_FORMAT
-from state.evidence import check_evidence
+from state.evidence import check_evidence, find_evidence
 from state.explain import explain as explain_noop
+from state.fold import Topic
 from state.history import History
 from state.proof import check_proof
 from state.prooffile import PROOF_BYTES_MAX
@@ -25,6 +26,7 @@ from state.signedfile import ProofError
 from streaming.options import Bootstrap, KafkaFile, Prefix, Swarms, config_of, connection_of
 from streaming.segments import OnProgress, read_segments
 from streaming.topics import PREFIX_DEFAULT
+from streaming.verdicts import VerdictReader
 
 LINE_SECONDS = 5.0
 """How often reading a long topic says how far it is, where there is no terminal."""
@@ -44,6 +46,33 @@ class Place(NamedTuple):
     index: int  # type: ignore[assignment]  # tuple.index is not needed
     id_prefix: str
     op: int | None
+
+
+def evidence(
+    swarm: SwarmName,
+    peer: Annotated[str, typer.Argument(help="Name or key of the peer.")],
+    *,
+    swarms: Swarms,
+    bootstrap: Bootstrap = None,
+    kafka: KafkaFile = None,
+    prefix: Prefix = PREFIX_DEFAULT,
+    out: Annotated[Path | None, typer.Option(help="Write to this file; else to standard output.")] = None,
+) -> None:
+    """Write the evidence that a peer signed two versions of its log, from the verdicts."""
+    found = _swarm_of(config_of(swarms), swarm, swarms)
+    author = found.author(peer)
+    if author is None:
+        raise ConfigError(f"the swarm {found.name} has no peer {peer!r}")
+    with closing(VerdictReader(connection_of(bootstrap, kafka), prefix)) as reader:
+        verdicts = [verdict for verdict in reader.read_to_end().values() if verdict.swarm == found.id]
+    encoded = find_evidence(verdicts, author.hex())
+    if encoded is None:
+        raise ProofError(f"no verdict on {prefix}.{Topic.VERDICTS} accuses {peer}: there is no evidence to write")
+    if out is None:
+        sys.stdout.buffer.write(encoded)
+    else:
+        out.write_bytes(encoded)
+        typer.echo(f"evidence against {peer} in {out}: check it with `quorumscope verify {out} --swarms {swarms}`")
 
 
 def prove(

@@ -8,7 +8,7 @@ from state.config import Config
 from state.connection import Connection
 from state.fold import Topic
 from state.folds import make_folds
-from streaming.host import HOST_TALLIES
+from streaming.host import HOST_TALLIES, LEVELS
 from streaming.ingest import EVENT_COLUMNS, ingest_function
 from streaming.processor import OUTPUT_COLUMNS, FoldProcessor
 from streaming.session import own_workers
@@ -84,8 +84,10 @@ def start_query(session: Any, query: Query, plan: Plan) -> Any:
     with own_workers(session, query.name):
         rows = events.groupBy("fold", "key").transformWithState(processor, OUTPUT_COLUMNS, "Update", "None")
     counted = [
-        f.sum(f.when(f.col("tally") == name, f.col("amount")).otherwise(0)).alias(name)
-        for name in tallies(query, plan.config)
+        (f.max if name.endswith("_max") else f.sum)(f.when(f.col("tally") == name, f.col("amount")).otherwise(0)).alias(
+            name
+        )
+        for name in (*tallies(query, plan.config), *LEVELS)
     ]
     messages = rows.observe(TALLIES, *counted).where("topic is not null").select("topic", "key", "value", "headers")
     writer = (
@@ -119,6 +121,6 @@ def _sink_patience(patience_ms: int) -> dict[str, str]:
 
 
 def tallies(query: Query, config: Config) -> list[str]:
-    """The names of all that a query counts."""
+    """The names of all that a query counts, batch by batch."""
     folds = make_folds(query.folds, config).values()
     return [*(name for fold in folds for name in fold.tallies), *HOST_TALLIES]

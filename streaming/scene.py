@@ -1,11 +1,11 @@
 """What a demo has to show: numbers that change, and news that stay. Its clock is set by who looks on."""
 
 from state.config import Config, Swarm
+from state.grid import Grid
 from state.verdict import Accepted, AnyVerdict, Equivocation, Fork, Known, Split
 from streaming.acceptance import Acceptance
 from streaming.news import News
 from streaming.progress import Totals
-from streaming.reports import Matrix
 from streaming.verdicts import Update
 
 
@@ -21,7 +21,7 @@ class Scene:
         self.published = 0
         self.segments = Totals()
         self.ticks = Totals()
-        self.matrix: Matrix | None = None
+        self.matrix: Grid | None = None
         self.acceptance = Acceptance()
         self.news = News(config)
         self.liars: set[str] = set()

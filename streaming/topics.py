@@ -120,6 +120,14 @@ def time_type(connection: Connection, name: str) -> str:
     return _settings(admin, name).get("message.timestamp.type", "")
 
 
+def retention_ms(connection: Connection, name: str) -> float:
+    """How long a topic keeps its records; infinite if for ever."""
+    try:
+        return _forever_if_negative(_settings(admin_client(connection), name).get("retention.ms", "-1"))
+    except KafkaException as error:
+        raise MissingPartError(f"the settings of {name} could not be read: {error.args[0].str()}") from None
+
+
 def admin_client(connection: Connection) -> AdminClient:
     """A client whose own chatter does not reach the terminal: what fails is told by the call that fails."""
     quiet = {"log_level": 0, "error_cb": lambda _error: None}

@@ -11,10 +11,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from state.grid import Grid
 from streaming.acceptance import Acceptance
 from streaming.matrixview import CELL_WIDTH, CELL_WIDTH_NARROW, legend, matrix_lines
 from streaming.news import Item, Tone
-from streaming.reports import Matrix
 from streaming.scene import Scene
 
 LINE_SECONDS = 5.0
@@ -117,7 +117,7 @@ def _matrix_lines(scene: Scene, cell_width: int) -> list[Text]:
     return [*matrix_lines(scene.matrix, scene.swarm, cell_width), *legend()]
 
 
-def _plain_matrix(scene: Scene, matrix: Matrix) -> Iterator[str]:
+def _plain_matrix(scene: Scene, matrix: Grid) -> Iterator[str]:
     margin = " " * 10
     yield f"{margin}noops that a row misses of a column, at {scene.story_s(matrix.tick_ms):.0f} s:"
     for line in [*matrix_lines(matrix, scene.swarm), *legend()]:

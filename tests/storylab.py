@@ -8,11 +8,11 @@ from producers.simulation import Simulation
 from producers.swarm import Settings
 from state.fold import Archive, Arrival, Arrivals, Fold, Topic
 from state.folds import make_folds
+from state.grid import Grid, join_blocks
 from state.history import History
-from state.report import decode_report
+from state.report import Report, decode_report
 from state.segment import Segment, judge
 from state.verdict import AnyVerdict, decode_verdict
-from streaming.reports import Matrix, join_blocks
 from streaming.scene import Scene
 from streaming.verdicts import Update
 from tests.simlab import SHAPES, simulated
@@ -25,7 +25,13 @@ class Moment(NamedTuple):
 
     at_ms: int
     updates: list[Update]
-    matrix: Matrix | None
+    reports: list[Report]
+
+    @property
+    def matrix(self) -> Grid | None:
+        """That of the newest tick."""
+        newest = [report for report in self.reports if report.tick_ms == self.reports[-1].tick_ms]
+        return join_blocks(newest) if newest else None
 
 
 class _Hosted:
@@ -106,8 +112,7 @@ class Watched:
                 for message in messages
                 if message.topic == Topic.VERDICTS
             ]
-            newest = [report for report in reports if report.tick_ms == reports[-1].tick_ms]
-            moments.append(Moment((number + 1) * BATCH_MS, updates, join_blocks(newest) if newest else None))
+            moments.append(Moment((number + 1) * BATCH_MS, updates, reports))
         return moments
 
 

@@ -238,7 +238,7 @@ def test_other_keys_of_a_fold_go_on_when_one_is_quarantined() -> None:
 
 def test_a_blob_that_cannot_be_opened_is_quarantined_too() -> None:
     disk = Disk()
-    disk.stored = Stored(1, b"lineage", b"no note", "")
+    disk.stored = Stored(1, b"lineage", b"no note", "", 0, 0)
     verdict = disk.visit(NotebookFold(), [b"a"]).outcome.messages[-1]
     assert isinstance(verdict_of(verdict), Quarantine)
     assert disk.stored.blob == b"no note"

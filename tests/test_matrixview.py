@@ -9,9 +9,9 @@ import pytest
 from producers.swarm import Settings
 from producers.swarmfile import swarm_config
 from state.config import Swarm
+from state.grid import Grid, branch_letter
 from state.report import Node
-from streaming.matrixview import CELL_WIDTH_NARROW, branch_letter, legend, matrix_lines, node_names
-from streaming.reports import Matrix
+from streaming.matrixview import CELL_WIDTH_NARROW, legend, matrix_lines, node_names
 from tests.loglab import SWARM
 from tests.matrixlab import PEERS
 from tests.storylab import watched
@@ -35,10 +35,10 @@ def nodes_of(swarm: Swarm, forked: str = "", silent: str = "") -> list[Node]:
     ]
 
 
-def matrix_of(nodes: list[Node], **cells: Any) -> Matrix:
+def matrix_of(nodes: list[Node], **cells: Any) -> Grid:
     shape = (len(nodes), len(nodes))
     plain = {"lags": np.zeros(shape, np.uint8), "ages": np.zeros(shape, np.uint8), "fresh": np.ones(shape, bool)}
-    return Matrix(TICK_MS, nodes, **(plain | cells))
+    return Grid(TICK_MS, nodes, **(plain | cells))
 
 
 def styles_of(line: Any, mark: str) -> set[str]:

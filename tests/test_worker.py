@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from state.connection import Connection
-from streaming import worker
+from streaming import peek
 from streaming.broker import Broker
 from streaming.clock import NO_TIME
 from streaming.ingest import NextTime
@@ -139,7 +139,7 @@ def in_the_time_of(ask: Callable[[], int]) -> tuple[int, float]:
 def test_without_a_broker_the_clock_is_held_at_what_was_read_within_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker, "WATERMARK_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(peek, "WATERMARK_TIMEOUT_S", 0.5)
     with socket.socket() as taken:  # taken by a socket that does not listen, so that nobody answers
         taken.bind(("127.0.0.1", 0))
         settings = {"bootstrap.servers": f"127.0.0.1:{taken.getsockname()[1]}", "log_level": 0}

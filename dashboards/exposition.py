@@ -1,0 +1,103 @@
+"""Samples as Prometheus reads them. The only place that knows Prometheus' client library."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as Family
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from state.metric import Distribution, Kind, Metric, Sample, gauge
+
+SERIES_BUDGET = 50_000
+"""Samples of a scrape at most. What comes last is left out beyond this, and counted."""
+
+SERIES_METRICS = (
+    gauge("exporter_series", (), "Samples in this scrape, each bucket of a histogram being one."),
+    gauge("exporter_series_budget", (), "Samples that a scrape may have at most."),
+    gauge(
+        "exporter_series_dropped",
+        (),
+        "Samples that were left out of this scrape because of the budget. Those of single pairs and peers go first.",
+    ),
+)
+
+_FAMILIES: dict[Kind, Callable[..., Family]] = {
+    Kind.GAUGE: GaugeMetricFamily,
+    Kind.COUNTER: CounterMetricFamily,
+    Kind.HISTOGRAM: HistogramMetricFamily,
+}
+
+
+class Rendered(NamedTuple):
+    """A page of metrics and its content type."""
+
+    body: bytes
+    content_type: str
+
+
+class SampleCollector(Collector):
+    """Collects samples anew at each scrape, so that what is no more vanishes. Requires the important samples first."""
+
+    def __init__(
+        self,
+        metrics: dict[str, Metric],
+        samples: Callable[[], Iterable[Sample]],
+        budget: int | None = None,
+    ) -> None:
+        self._metrics = metrics
+        self._samples = samples
+        self._budget = budget
+
+    def describe(self) -> Iterator[Family]:
+        own = SERIES_METRICS if self._budget is not None else ()
+        return (_family(metric) for metric in (*self._metrics.values(), *own))
+
+    def collect(self) -> Iterator[Family]:
+        families = {name: _family(metric) for name, metric in self._metrics.items()}
+        series = dropped = 0
+        for name, labels, value in self._samples():
+            size = len(value.bounds) if isinstance(value, Distribution) else 1
+            if self._budget is not None and series + size > self._budget:
+                dropped += size
+                continue
+            series += size
+            _add(families[name], labels, value)
+        yield from (family for family in families.values() if family.samples)
+        if self._budget is not None:
+            for metric, value in zip(SERIES_METRICS, (series, self._budget, dropped), strict=True):
+                family = _family(metric)
+                _add(family, (), value)
+                yield family
+
+
+def make_registry(collector: Collector) -> CollectorRegistry:
+    """A registry with a collector and what the process itself uses of memory, time and files."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def render(registry: CollectorRegistry, accept: str) -> Rendered:
+    """All metrics, in the format that the Accept header of a request asks for."""
+    encoder, content_type = choose_encoder(accept)
+    return Rendered(encoder(registry), content_type)
+
+
+def _family(metric: Metric) -> Family:
+    return _FAMILIES[metric.kind](metric.full_name, metric.help, labels=metric.labels)
+
+
+def _add(family: Family, labels: tuple[str, ...], value: float | Distribution) -> None:
+    if isinstance(value, Distribution):
+        pairs = [(_bound(bound), count) for bound, count in zip(value.bounds, value.cumulative, strict=True)]
+        family.add_metric(labels, buckets=pairs, sum_value=value.total)  # type: ignore[attr-defined]
+    else:
+        family.add_metric(labels, value)  # type: ignore[attr-defined]
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else f"{bound:g}"

@@ -1,0 +1,90 @@
+"""What the status page says, for scripts: `/status.json`.
+
+    {
+      "state": "well" | "warning" | "critical",
+      "sentence": "…",                        the headline of the page
+      "time_ms": 1767225600000,               when it was asked; times are milliseconds since 1970
+      "exporter": {"ready": true, "sentence": "…", "last_verdict_ms": …, "unread_records": 0, "skipped_records": 0},
+      "problems": [                           worst first; severity is critical, warning or note
+        {"severity": "critical", "kind": "split", "swarm": "orders", "peers": [], "sentence": "…",
+         "since_ms": … | null, "runbook": "/runbooks/SplitBrain"}
+      ],
+      "swarms": [
+        {"name": "orders", "id": "…", "peers": 8, "active": 7 | null, "silent": ["bob"], "sides": 1,
+         "tick_ms": … | null,
+         "rules": [{"rule": "majority", "k": 5, "tolerates": 1,
+                    "known": 400, "known_p50_s": 1.0, "known_p99_s": 2.0,
+                    "accepted": 390, "accepted_p50_s": 1.0, "accepted_p99_s": null}],
+         "forked": [{"peer": "carol", "index": 10 | null, "evidence": "/evidence/orders/carol"}]}
+      ]
+    }
+
+The kinds of problems are those of dashboards/problems.py. Percentiles are upper bounds, in seconds; null if there is
+nothing, or if it is beyond the last bound.
+"""
+
+from typing import Any
+
+import msgspec
+
+from dashboards.spread import Tally
+from dashboards.web.acceptancetable import within_s
+from dashboards.web.evidencefile import evidence_path
+from dashboards.web.forksection import forked_peers
+from dashboards.web.problems import Problem, find_problems, summary, worst
+from dashboards.web.snapshot import Snapshot, SwarmSnapshot
+from state.config import Rule
+from state.verdict import Silent, Split
+
+
+def status_json(snapshot: Snapshot) -> bytes:
+    """The document, with a line end."""
+    problems, health = find_problems(snapshot), snapshot.health
+    document = {
+        "state": worst(problems).name.lower(),
+        "sentence": summary(problems),
+        "time_ms": health.now_ms,
+        "exporter": {
+            "ready": health.is_ready,
+            "sentence": health.sentence(),
+            "last_verdict_ms": health.last_verdict_ms,
+            "unread_records": sum(health.lag_records.values()),
+            "skipped_records": sum(snapshot.unreadable.values()) + sum(snapshot.foreign.values()),
+        },
+        "problems": list(map(_problem, problems)),
+        "swarms": list(map(_swarm, snapshot.swarms)),
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    runbook = f"/runbooks/{problem.runbook}"
+    return problem._asdict() | {"severity": problem.severity.name.lower(), "runbook": runbook}
+
+
+def _swarm(swarm: SwarmSnapshot) -> dict[str, Any]:
+    silent = {episode.author for episode in swarm.open_of(Silent)}
+    return {
+        "name": swarm.swarm.name,
+        "id": swarm.swarm.id,
+        "peers": len(swarm.peers),
+        "active": len(swarm.active) if swarm.grid else None,
+        "silent": [name for author, name in swarm.peers.items() if author in silent],
+        "sides": max((len(split.sides) for split in swarm.open_of(Split)), default=1),
+        "tick_ms": swarm.grid.tick_ms if swarm.grid else None,
+        "rules": [_rule(swarm, rule) for rule in swarm.epoch.thresholds],
+        "forked": [
+            {"peer": peer.name, "index": peer.first_index, "evidence": evidence_path(swarm.swarm, peer.author)}
+            for peer in forked_peers(swarm)
+        ],
+    }
+
+
+def _rule(swarm: SwarmSnapshot, rule: Rule) -> dict[str, Any]:
+    counts = {"rule": rule.name, "k": rule.k, "tolerates": rule.tolerates}
+    return counts | _spread("known", swarm.known.get(rule.name)) | _spread("accepted", swarm.accepted.get(rule.name))
+
+
+def _spread(word: str, tally: Tally | None) -> dict[str, Any]:
+    bounds_s = {f"{word}_p{percent}_s": within_s(tally, percent) if tally else None for percent in (50, 99)}
+    return {word: tally.segments if tally else 0} | bounds_s
