@@ -55,15 +55,15 @@ class Board:
 
     def absorb(self, records: Iterable[Record]) -> int:
         """Take records in; gives how many there were."""
-        count = 0
+        # They are waited for before the lock is taken: a scrape must not wait for Kafka.
+        come = list(records)
         with self.lock:
-            for record in records:
-                count += 1
+            for record in come:
                 if record.topic == Topic.VERDICTS:
                     self._add_verdict(record)
                 else:
                     self._add_report(record)
-        return count
+        return len(come)
 
     def _add_verdict(self, record: Record) -> None:
         self.last_verdict_ms = max(self.last_verdict_ms, record.time_ms)
@@ -97,6 +97,7 @@ class Board:
             self._places[verdict.key] = _Place(verdict.swarm, type(verdict), author)
 
     def _withdraw(self, key: str) -> None:
+        self.quarantines.pop(key, None)
         place = self._places.pop(key, None)
         if place is not None:
             self.watches[place.swarm].findings.withdraw(place.kind, place.author, key)

@@ -13,7 +13,7 @@ from dashboards.exposition import SERIES_BUDGET, SampleCollector, make_registry
 from dashboards.health import Health
 from dashboards.metrics import METRICS
 from dashboards.probes import probes
-from dashboards.samples import Scope, board_samples
+from dashboards.samples import Sampler, Scope
 from dashboards.site import Address, Answer, serving
 from dashboards.web.pages import answer as answer_page
 from state.config import Config
@@ -63,17 +63,20 @@ class Exporter:
         self._reachable = True
         self._unread = dict.fromkeys(feeds, 0)
 
-    def catch_up(self, say: Callable[[str], None]) -> None:
-        """Read the topics to where they end now."""
+    def catch_up(self, say: Callable[[str], None], is_stopped: Callable[[], bool]) -> bool:
+        """Read the topics to where they end now; whether it came so far before it was told to stop."""
         for topic, feed in self._feeds.items():
             count, said = 0, time.monotonic()
             for records in _in_pieces(_records(topic, feed.read_to_end())):
+                if is_stopped():
+                    return False
                 count += self.board.absorb(records)
                 if time.monotonic() - said > SAY_SECONDS:
                     said = time.monotonic()
                     say(f"read {count:,} records of {topic}, {feed.unread() or 0:,} to go")
             say(f"read {topic}: {count:,} records")
         self._caught_up = True
+        return True
 
     def follow(self, is_stopped: Callable[[], bool]) -> None:
         """Take in what comes until told to stop. A Kafka that does not answer is waited for."""
@@ -89,11 +92,11 @@ class Exporter:
     def health(self) -> Health:
         return Health(self._caught_up, self._reachable, dict(self._unread), self.board.last_verdict_ms, self._now_ms())
 
-    def samples(self, version: str, url: str, scope: Scope) -> list[Sample]:
+    def samples(self, sampler: Sampler, version: str, url: str) -> list[Sample]:
         """All samples, of one moment."""
         with self.board.lock:
             own = [Sample("exporter_info", (version, url), 1), *self._own_samples()]
-            return [*own, *board_samples(self.board, url, scope)]
+            return [*own, *sampler.samples(self.board)]
 
     def _own_samples(self) -> Iterator[Sample]:
         yield Sample("exporter_last_verdict_timestamp_seconds", (), self.board.last_verdict_ms / 1000)
@@ -119,7 +122,8 @@ def run_exporter(
 ) -> None:
     """Read up to the ends of the topics, then serve and go on reading until told to stop."""
     exporter = Exporter(config, feeds, lambda: time.time_ns() // 1_000_000)
-    exporter.catch_up(say)
+    if not exporter.catch_up(say, is_stopped):
+        return
     with serving(settings.listen, lambda address: _answers(exporter, settings, address)) as address:
         say(f"serving {address.url}/ and {address.url}/metrics")
         exporter.follow(is_stopped)
@@ -127,8 +131,9 @@ def run_exporter(
 
 def _answers(exporter: Exporter, settings: ExporterSettings, address: Address) -> Answer:
     url = (settings.url or address.url).rstrip("/")
+    sampler = Sampler(url, settings.scope)
     collector = SampleCollector(
-        METRICS, lambda: exporter.samples(settings.version, url, settings.scope), settings.series_budget
+        METRICS, lambda: exporter.samples(sampler, settings.version, url), settings.series_budget
     )
     return probes(
         make_registry(collector),

@@ -9,7 +9,7 @@ from dashboards.exposition import SampleCollector
 _INTRODUCTION = """# Metrics
 
 Made by `python -m tests.make_docs` from the collectors themselves; a test keeps it current. Two processes serve metrics
-in Prometheus' text format, and in OpenMetrics to those who ask for it, at `/metrics`:
+in Prometheus' text format at `/metrics`:
 
 - the **exporter** (`quorumscope exporter --listen HOST:PORT`), from the topics of verdicts and reports. It reads them
   before it opens its port, so its counters go on where they were after a restart, and never back. They belong to the

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from dashboards.exposition import render
+from dashboards.exposition import CONTENT_TYPE, render
 from dashboards.site import Answer, Request, Response, text_response
 
 
@@ -24,8 +24,7 @@ def probes(registry: CollectorRegistry, readiness: Callable[[], Readiness], othe
     def answer(request: Request) -> Response:
         match request.path:
             case "/metrics":
-                page = render(registry, request.accept)
-                return Response(200, page.body, page.content_type)
+                return Response(200, render(registry), CONTENT_TYPE)
             case "/-/live":
                 return text_response(200, "live")
             case "/-/ready":

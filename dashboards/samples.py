@@ -48,26 +48,50 @@ class Scope(NamedTuple):
     """Beyond that, only so many pairs that miss something, the worst ones."""
 
 
-def board_samples(board: Board, url: str, scope: Scope) -> Iterator[Sample]:
-    """All samples of the swarms, those of whole swarms before those of peers, and pairs last."""
-    watches = list(board.watches.values())
-    for watch in watches:
-        yield from _swarm(watch, board.config.digest)
-        yield from _spread(watch)
-    quarantined = Counter(_one_of(one.fold, FOLDS) for one in board.quarantines.values())
-    yield from (Sample("quarantined_keys", (fold,), count) for fold, count in sorted(quarantined.items()))
-    for watch in watches:
-        yield from _lies(watch, url)
-    for watch in watches:
-        yield from _faults(watch)
-        yield from _episodes(watch)
-    for watch in watches:
-        if watch.grid is not None:
-            yield from _peers(watch, watch.grid)
-        yield from _accepted_indexes(watch)
-    for watch in watches:
-        if watch.grid is not None:
-            yield from _pairs(watch, watch.grid, scope)
+class Sampler:
+    """Makes the samples of a board. What follows from a grid alone is made once for each tick: it is the most."""
+
+    def __init__(self, url: str, scope: Scope) -> None:
+        self._url = url
+        self._scope = scope
+        self._drawn: dict[str, _Drawn] = {}
+        """By swarm."""
+
+    def samples(self, board: Board) -> Iterator[Sample]:
+        """All samples of the swarms, those of whole swarms before those of peers, and pairs last."""
+        watches = list(board.watches.values())
+        for watch in watches:
+            yield from _swarm(watch, board.config.digest)
+            yield from _spread(watch)
+        quarantined = Counter(_one_of(one.fold, FOLDS) for one in board.quarantines.values())
+        yield from (Sample("quarantined_keys", (fold,), count) for fold, count in sorted(quarantined.items()))
+        for watch in watches:
+            yield from _lies(watch, self._url)
+        for watch in watches:
+            yield from _faults(watch)
+            yield from _episodes(watch)
+        drawn = [self._draw(watch, watch.grid) for watch in watches if watch.grid is not None]
+        for one in drawn:
+            yield from one.peers
+        for watch in watches:
+            yield from _accepted_indexes(watch)
+        for one in drawn:
+            yield from one.pairs
+
+    def _draw(self, watch: SwarmWatch, grid: Grid) -> "_Drawn":
+        drawn = self._drawn.get(watch.swarm.id)
+        if drawn is None or drawn.grid is not grid:
+            drawn = _Drawn(grid, list(_peers(watch, grid)), list(_pairs(watch, grid, self._scope)))
+            self._drawn[watch.swarm.id] = drawn
+        return drawn
+
+
+class _Drawn(NamedTuple):
+    """What follows from a grid."""
+
+    grid: Grid
+    peers: list[Sample]
+    pairs: list[Sample]
 
 
 def _swarm(watch: SwarmWatch, config: str) -> Iterator[Sample]:
@@ -174,20 +198,20 @@ def _peers(watch: SwarmWatch, grid: Grid) -> Iterator[Sample]:
     """What each peer of the newest tick has and misses; of a forked peer the best of its branches as an observer."""
     swarm = watch.swarm.name
     active = grid.active(watch.swarm)
-    lags_max = np.where(active[None, :], grid.lags, 0).max(axis=1, initial=0)
+    lags_max = np.where(active[None, :], grid.lags, 0).max(axis=1, initial=0).tolist()
     stale = ~grid.fresh & active[None, :] & active[:, None]
     by_author: dict[bytes, list[int]] = {}
     for at, node in enumerate(grid.nodes):
         by_author.setdefault(node.author, []).append(at)
-    stale_authors, stale_observers = stale.sum(axis=1), stale.sum(axis=0)
+    stale_authors, stale_observers = stale.sum(axis=1).tolist(), stale.sum(axis=0).tolist()
     for author, places in by_author.items():
         labels = (swarm, watch.names[author.hex()])
         nodes = [grid.nodes[at] for at in places]
         yield Sample("peer_index", labels, max(node.index for node in nodes))
         yield Sample("peer_last_segment_timestamp_seconds", labels, max(node.newest_ms for node in nodes) / 1000)
-        yield Sample("peer_lag_segments_max", labels, int(lags_max[places].min()))
-        yield Sample("peer_stale_authors", labels, int(stale_authors[places].min()))
-        yield Sample("peer_stale_observers", labels, int(stale_observers[places].max()))
+        yield Sample("peer_lag_segments_max", labels, min(lags_max[at] for at in places))
+        yield Sample("peer_stale_authors", labels, min(stale_authors[at] for at in places))
+        yield Sample("peer_stale_observers", labels, max(stale_observers[at] for at in places))
 
 
 def _accepted_indexes(watch: SwarmWatch) -> Iterator[Sample]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from dashboards.board import Board, Record
 from dashboards.metrics import METRICS
-from dashboards.samples import Scope, board_samples
+from dashboards.samples import Sampler, Scope
 from producers.load import matrix_load
 from producers.swarm import Settings
 from state.config import Config
@@ -47,6 +47,10 @@ def board_of(config: Config, records: list[Record]) -> Board:
     board = Board(config)
     board.absorb(records)
     return board
+
+
+def board_samples(board: Board, url: str, scope: Scope) -> Iterator[Sample]:
+    return Sampler(url, scope).samples(board)
 
 
 def samples_of(board: Board, scope: Scope | None = None) -> dict[tuple[str, tuple[str, ...]], float | Distribution]:

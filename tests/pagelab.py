@@ -85,7 +85,7 @@ def lab_report(
 
 def get(path: str, board: Board, health: Health | None = None, **query: str) -> Response:
     """What the pages answer."""
-    request = Request(path, {name: [value] for name, value in query.items()}, "text/html")
+    request = Request(path, {name: [value] for name, value in query.items()})
     return answer(request, board, health or health_of(board))
 
 

@@ -4,14 +4,15 @@ import re
 import subprocess
 
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dashboards.exposition import SERIES_BUDGET, SampleCollector, make_registry, render
 from dashboards.metrics import METRICS
-from dashboards.samples import Scope, board_samples
+from dashboards.samples import Scope
 from state.metric import Distribution, Histogram, Kind, Metric, Sample
 from streaming.pipeline import PIPELINE_METRICS, Pipeline
-from tests.boardlab import URL, acceptance, board_of, large_report, large_swarm, records_of
+from tests.boardlab import URL, acceptance, board_of, board_samples, large_report, large_swarm, records_of
 from tests.make_docs import PAGE, current_page
 from tests.simlab import simulated
 
@@ -56,8 +57,8 @@ def test_each_sample_has_the_labels_of_its_metric_and_names_only_from_the_roster
 def test_a_scrape_is_text_that_prometheus_reads_back() -> None:
     samples = story_samples()
     registry = make_registry(SampleCollector(METRICS, lambda: samples, SERIES_BUDGET))
-    page = render(registry, "text/plain")
-    families = {family.name: family for family in text_string_to_metric_families(page.body.decode())}
+    body = render(registry)
+    families = {family.name: family for family in text_string_to_metric_families(body.decode())}
     read = {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in families.values()
@@ -81,26 +82,37 @@ def test_promtool_finds_nothing_to_complain_of(of: str) -> None:
         collector = SampleCollector(METRICS, lambda: samples, SERIES_BUDGET)
     else:
         collector = SampleCollector(PIPELINE_METRICS, Pipeline(["segments", "matrix"]).samples)
-    body = render(make_registry(collector), "text/plain").body
+    body = render(make_registry(collector))
     done = subprocess.run(["promtool", "check", "metrics"], input=body, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_openmetrics_is_served_to_those_who_ask_for_it() -> None:
-    registry = make_registry(SampleCollector(METRICS, story_samples, SERIES_BUDGET))
-    page = render(registry, "application/openmetrics-text; version=1.0.0")
-    assert page.content_type.startswith("application/openmetrics-text")
-    assert page.body.endswith(b"# EOF\n")
+def test_the_text_is_what_prometheus_own_client_would_write() -> None:
+    samples = [*story_samples(), Sample("limits_exceeded", ("a\nb", 'c"d', "e\\f"), float("inf"))]
+    registry = make_registry(SampleCollector(METRICS, lambda: samples, SERIES_BUDGET))
+    ours, theirs = (
+        {line for line in page.decode().splitlines() if "process_" not in line}
+        for page in (render(registry), generate_latest(registry))
+    )
+    assert {meaning(line) for line in ours} == {meaning(line) for line in theirs}
+
+
+def meaning(line: str) -> tuple[object, ...]:
+    """The order of labels and the way a number is written make no difference."""
+    found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+    if found is None:
+        return (line,)
+    return found[1], frozenset(re.findall(r'\w+="(?:[^"\\]|\\.)*"', found[2] or "")), float(found[3])
 
 
 def test_what_is_no_more_vanishes() -> None:
     samples = [Sample("peers", ("one",), 1), Sample("peers", ("two",), 1)]
     registry = make_registry(SampleCollector(METRICS, lambda: samples, SERIES_BUDGET))
-    assert b'swarm="two"' in render(registry, "").body
+    assert b'swarm="two"' in render(registry)
     samples.pop()
-    assert b'swarm="two"' not in render(registry, "").body
+    assert b'swarm="two"' not in render(registry)
     samples.pop()
-    assert b"quorumscope_peers" not in render(registry, "").body
+    assert b"quorumscope_peers" not in render(registry)
 
 
 def test_a_thousand_peers_do_not_explode() -> None:
@@ -134,7 +146,7 @@ def test_beyond_the_budget_pairs_go_first_and_are_counted() -> None:
     board = board_of(config, [large_report(config, START_MS)])
     samples = list(board_samples(board, URL, Scope()))
     budget = len(samples) - 100
-    body = render(make_registry(SampleCollector(METRICS, lambda: samples, budget)), "").body.decode()
+    body = render(make_registry(SampleCollector(METRICS, lambda: samples, budget))).decode()
     assert "quorumscope_exporter_series_dropped 100.0" in body
     assert f"quorumscope_exporter_series {float(budget)}" in body
     assert f"quorumscope_exporter_series_budget {float(budget)}" in body
