@@ -4,6 +4,8 @@
 #   make setup PYTHON=python3.12    another Python than python3
 
 ARGS =
+# What starts other programs runs alone: brokers, Spark, Prometheus, a browser. (Exit code 5: ARGS chose no test of a part.)
+HEAVY = spark or kafka or programs
 BIN = .venv/bin
 export PYTHON
 
@@ -24,14 +26,15 @@ test: ## lint, type check and the whole test suite
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not ($(HEAVY))" $(ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -m "$(HEAVY)" $(ARGS) || [ $$? = 5 ]
 
 check: ## the fast part of test: no Java, no Spark, no broker, no browser; under two minutes
 	@tools/setup python
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 -m "not spark and not kafka and not programs and not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not ($(HEAVY) or slow)" $(ARGS)
 
 bench: setup ## measure: a plain Python process against the streaming job
 	@$(BIN)/python -m tests.bench $(ARGS)
