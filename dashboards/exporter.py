@@ -100,6 +100,7 @@ class Exporter:
 
     def _own_samples(self) -> Iterator[Sample]:
         yield Sample("exporter_last_verdict_timestamp_seconds", (), self.board.last_verdict_ms / 1000)
+        yield Sample("exporter_kafka_up", (), self._reachable)
         for name, by_topic in (
             ("exporter_lag_records", self._unread),
             ("exporter_unreadable_records", self.board.unreadable),

@@ -22,6 +22,11 @@ _EXPORTER = (
         "Stands still while Kafka does not answer.",
     ),
     gauge(
+        "exporter_kafka_up",
+        (),
+        "1 if Kafka answered when the exporter last asked it, 0 if not: then what is shown is what was read before.",
+    ),
+    gauge(
         "exporter_unreadable_records",
         ("topic",),
         "Records on a topic that are no verdicts or reports, among those read since the exporter's start; skipped.",

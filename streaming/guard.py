@@ -1,9 +1,9 @@
-"""The guard of the embedded broker: a small process that owns Java and the temporary directory, and outlives the owner.
+"""The guard of a program that we start: a small process that owns it and its temporary directory, and outlives us.
 
 The owner may end in any way: by itself, by Ctrl-C, by SIGKILL. Only another process can clean up after all of them.
 So the owner starts this one in a session of its own, where the terminal's Ctrl-C does not reach it, and talks to it
 through pipes, one JSON object a line. When the owner's end closes, or the owner is no longer our parent (a forked
-copy may keep the pipe open), the guard stops Java, removes the directory and ends.
+copy may keep the pipe open), the guard stops the program, removes the directory and ends.
 
     {"do": "start", "argv": […], "log": PATH}  →  {"pid": …}
     {"do": "poll"}                             →  {"status": null while it runs, else its exit status}
@@ -32,7 +32,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class BrokerError(Exception):
-    """The broker cannot be had: it or its guard did not start, or has ended."""
+    """A program cannot be had: the broker, or the guard of another one, did not start or has ended."""
 
 
 class GuardedProcess:

@@ -36,7 +36,8 @@ from state.verdict import (
 )
 from state.wire_pb2 import Op
 from streaming.broker import Broker
-from streaming.queries import QUERIES
+from streaming.host import LEVELS
+from streaming.queries import QUERIES, TALLIES
 from tests import truthlab
 from tests.topiclab import (
     ONE_BATCH,
@@ -72,6 +73,8 @@ class Run(NamedTuple):
     reports: dict[bytes, bytes]
     dead_letters: dict[Spot, DeadLetter]
     states: dict[str, KeptState]
+    levels: dict[str, dict[str, int]]
+    """By query, what the last batch said about how much is kept."""
 
     @property
     def state(self) -> KeptState:
@@ -121,9 +124,15 @@ def runs(broker: Broker, spark: Any, tmp_path_factory: pytest.TempPathFactory) -
             lab.reports(),
             lab.dead_letters(),
             {query.name: lab.state(query) for query in QUERIES.values()},
+            {query: levels_of(batches[-1]) for query, batches in progress.items()},
         )
 
     return run
+
+
+def levels_of(progress: Any) -> dict[str, int]:
+    observed = progress.observedMetrics[TALLIES].asDict()
+    return {name: observed[name] for name in LEVELS}
 
 
 every_scenario = pytest.mark.parametrize("name", SCENARIOS)
@@ -295,6 +304,18 @@ def test_many_small_batches_of_several_partitions_written_bit_by_bit_find_the_sa
     letters = [sorted(map(repr, run.dead_letters.values())) for run in (whole, cut)]
     assert letters[0] == letters[1]
     assert len(cut.written) == cut.state.verified + cut.state.duplicates + len(cut.dead_letters)
+
+
+@telling_scenarios
+def test_what_the_job_says_it_keeps_is_what_stands_in_its_checkpoint(runs: Runs, name: str) -> None:
+    """Also after many batches, several of them the first of a job that was started again."""
+    run = runs(name, partitions=4, offsets_max=SMALL, parts=2)
+    for query, folds in (("segments", ("logs", "columns")), ("matrix", ("splits",))):
+        state, levels = run.states[query], run.levels[query]
+        sizes = [state.sizes[fold] for fold in folds]
+        assert levels["state_rows"] == sum(state.keys[fold] for fold in folds) + sum(s.archive_entries for s in sizes)
+        assert levels["state_bytes"] == sum(size.blob_bytes + size.archive_bytes for size in sizes)
+        assert 0 < levels["state_blob_bytes_max"] <= sum(size.blob_bytes for size in sizes)
 
 
 @telling_scenarios

@@ -60,7 +60,7 @@ QUIET = {
     "RetentionAtRisk": "needs a job that is days behind",
     "StateNearLimit": "needs a state of a megabyte",
     "ExporterDown": "needs an exporter that is gone for minutes",
-    "ExporterBehind": "needs an exporter that is behind",
+    "ExporterBehind": "two of its rules need an exporter that is behind or without Kafka",
     "InvariantBroken": "one of its two rules needs a broken invariant",
     "SeriesDropped": "needs more series than the budget",
 }

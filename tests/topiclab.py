@@ -80,6 +80,8 @@ class KeptState(NamedTuple):
     counts: dict[bytes, Counts]
     errors: dict[tuple[str, bytes], str]
     sizes: dict[str, Size]
+    keys: dict[str, int]
+    """How many keys each fold has."""
 
     @property
     def verified(self) -> int:
@@ -210,6 +212,7 @@ class Lab:
             {key: msgspec.msgpack.decode(value.blob, type=Counts) for fold, key, value in rows if fold == "rejected"},
             {(fold, key): value.error for fold, key, value in rows if value.error},
             {fold: Size(blobs[fold], len(entries[fold]), sum(entries[fold])) for fold in query.folds},
+            {name: sum(fold == name for fold, _, _ in rows) for name in query.folds},
         )
 
 
