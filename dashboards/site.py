@@ -147,7 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
             return text_response(HTTPStatus.BAD_REQUEST, "This is no address of a page.")
         try:
             return self.server.answer(request)
-        except Exception:  # noqa: BLE001  a page that fails must not take the metrics with it
+        except Exception as error:  # noqa: BLE001  a page that fails must not take the metrics with it
+            print(f"the page {parts.path[:100]!r} failed: {error!r}", file=sys.stderr, flush=True)
             return text_response(HTTPStatus.INTERNAL_SERVER_ERROR, "This page failed; the others may work.")
 
     def _send(self, response: Response, *, with_body: bool) -> None:

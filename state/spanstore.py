@@ -38,6 +38,8 @@ class SpanStore:
         self._archive = archive
         self._spans: dict[int, Span] = {}
         self._dirty: set[int] = set()
+        self._archived: set[int] = set()
+        """Spans that were read from the archive since the last flush."""
 
     def span(self, number: int) -> Span:
         """The span with this number, kept in memory until `flush`; a new one if there is none."""
@@ -96,6 +98,8 @@ class SpanStore:
             self._dirty.discard(self.state.open_span)
             self._archive_open()
             self.state.open_span = newest
+            if newest in self._archived:  # it stands in the blob from now on, and nowhere else
+                del self._archive[self._name(newest)]
         for number in self._dirty:
             packed = self._spans[number].pack()
             if number == self.state.open_span:
@@ -103,6 +107,7 @@ class SpanStore:
             else:
                 self._archive[self._name(number)] = packed
         self._dirty.clear()
+        self._archived.clear()
         self._spans = {number: span for number, span in self._spans.items() if number == self.state.open_span}
 
     def spill(self) -> None:
@@ -137,5 +142,10 @@ class SpanStore:
     def _load(self, number: int) -> Span:
         if not self.knows(number):
             return Span()
-        packed = self.state.open_bytes if number == self.state.open_span else self._archive.get(self._name(number))
-        return unpack_span(packed, self._swarm, self._author) if packed else Span()
+        if number == self.state.open_span:
+            return unpack_span(self.state.open_bytes, self._swarm, self._author)
+        packed = self._archive.get(self._name(number))
+        if packed is None:
+            return Span()
+        self._archived.add(number)
+        return unpack_span(packed, self._swarm, self._author)

@@ -6,8 +6,8 @@ Key: a swarm. Events: reports from `.matrix`, cut down to sheets. `state.flow` h
 - A tick is judged when every block has reported it and the tick before it, which the reports name, was judged. So ticks
   are judged in their order, each once, in whatever order, how often and in how many blocks they are reported.
 - Reports of a tick that is not later than the newest one judged were seen before, and are ignored.
-- Sheets of other ticks wait in the archive; the blob says where. What an archive holds cannot be deleted, so its places
-  are used again.
+- Sheets of other ticks wait in the archive; the blob says where. When a tick is judged or dropped they are deleted, and
+  their places are used again.
 - If too many ticks wait, the oldest one with all its reports is judged without the one before it, a gap; if there is
   none, the newest is dropped. Both are counted: then what is found depends on the order of the reports.
 """
@@ -189,6 +189,7 @@ class SheetStore:
         self._new.pop(key, None)
         for places in self._waiting.pop(key).held.values():
             for place in places:
+                self._archive.pop(_name(place), None)
                 heappush(self._free, place)
 
     def flush(self) -> None:

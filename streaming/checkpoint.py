@@ -92,13 +92,18 @@ def count_start(directory: Path) -> int:
         starts = int(path.read_text())
     except (OSError, ValueError):
         starts = 0
-    path.write_text(str(starts + 1))
+    _replace(path, str(starts + 1).encode())
     return starts + 1
 
 
 def _write_label(path: Path, label: Label) -> None:
+    _replace(path, msgspec.json.encode(label))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file at once: whoever is killed meanwhile leaves the old one or the new one."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(msgspec.json.encode(label))
+    temporary.write_bytes(content)
     temporary.rename(path)
 
 

@@ -409,6 +409,9 @@ def demo(
     from streaming.ending import TrueSplit, Truth
     from streaming.showcase import Wishes
 
+    if with_grafana and with_prometheus is False:
+        raise ConfigError("--with-grafana: Grafana shows what Prometheus keeps, so leave --without-prometheus out")
+
     def tell(round_seed: int, start_ms: int) -> Story:
         simulation = SCENARIOS["whole-story"].run(SwarmSettings(seed=round_seed, start_ms=start_ms))
         truth = simulation.truth

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from state.connection import Connection
 from streaming.parts import MissingPartError
@@ -20,6 +20,8 @@ READER_SETTINGS: dict[str, Any] = {
     "group.id": "quorumscope-reader",
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
+    # An end is told: the last record may be one that no client gives out, such as the mark of a transaction.
+    "enable.partition.eof": True,
     # What fails is told by the call that fails, not by the client's own chatter.
     "log_level": 0,
     "error_cb": lambda _error: None,
@@ -43,9 +45,12 @@ class Follower:
     def poll(self, seconds: float) -> Iterator[Any]:
         """The records that have come; waits at most `seconds` for the first."""
         for message in self._consumer.consume(1000, timeout=seconds):
-            if not message.error():
+            error = message.error()
+            if error is None:
                 self._next[message.partition()] = message.offset() + 1
                 yield message
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the library's own name for it
+                self._next[message.partition()] = message.offset()
 
     def read_to_end(self) -> Iterator[Any]:
         """The records up to where the topic ends now; MissingPartError if none comes for a minute."""

@@ -13,6 +13,8 @@ PEEK_TIMEOUT_S = 0.5
 _SETTINGS: dict[str, Any] = {
     "group.id": "quorumscope-ahead",
     "enable.auto.commit": False,
+    # Of records that expired before they were read, the next one is the oldest that is left.
+    "auto.offset.reset": "earliest",
     # As Spark reads: what stands after an open transaction is read, so it is unread before that.
     "isolation.level": "read_uncommitted",
     # One record is enough; brokers send at least one, however large.

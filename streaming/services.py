@@ -8,9 +8,9 @@ import signal
 import socket
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -132,7 +132,7 @@ class Service:
         try:
             with urllib.request.urlopen(self.url + self._ready, timeout=2) as answer:  # noqa: S310  loopback
                 return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
+        except (OSError, HTTPException):  # not yet, or something else that listens there
             return False
 
 

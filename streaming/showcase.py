@@ -37,6 +37,11 @@ class Wishes(NamedTuple):
     prometheus: bool | None = None
     grafana: bool | None = None
 
+    @property
+    def with_prometheus(self) -> bool | None:
+        """Grafana shows what Prometheus keeps: who asks for the one asks for the other."""
+        return True if self.grafana and self.prometheus is None else self.prometheus
+
 
 class Showcase(NamedTuple):
     """What was started. The exporter comes and goes with each story, always at the same port."""
@@ -57,7 +62,10 @@ class Showcase(NamedTuple):
         """The alerts that fired within the last hour, with their peers."""
         if self.prometheus is None:
             return []
-        answer: Any = ask_json(f"{self.prometheus.url}/api/v1/query?query={quote(_FIRED)}")
+        try:
+            answer: Any = ask_json(f"{self.prometheus.url}/api/v1/query?query={quote(_FIRED)}")
+        except OSError:  # a Prometheus that has ended must not end the demo
+            return []
         labels = [series["metric"] for series in answer["data"]["result"]]
         return sorted(" ".join(filter(None, (one["alertname"], one.get("peer")))) for one in labels)
 
@@ -69,7 +77,7 @@ def showing(wishes: Wishes, pipeline: Pipeline) -> Iterator[Showcase]:
         exporter_port = free_port()
         job_address = stack.enter_context(wishes.serve(pipeline))
         alertmanager = prometheus = grafana = None
-        if _is_wished(wishes.prometheus, PROMETHEUS, ALERTMANAGER):
+        if _is_wished(wishes.with_prometheus, PROMETHEUS, ALERTMANAGER):
             alertmanager = stack.enter_context(start_alertmanager())
             targets = {"quorumscope-exporter": f"127.0.0.1:{exporter_port}", "quorumscope-job": job_address}
             rules = sorted((wishes.dashboards / "alerts").glob("*.yaml"))

@@ -122,10 +122,7 @@ def time_type(connection: Connection, name: str) -> str:
 
 def retention_ms(connection: Connection, name: str) -> float:
     """How long a topic keeps its records; infinite if for ever."""
-    try:
-        return _forever_if_negative(_settings(admin_client(connection), name).get("retention.ms", "-1"))
-    except KafkaException as error:
-        raise MissingPartError(f"the settings of {name} could not be read: {error.args[0].str()}") from None
+    return _forever_if_negative(_settings(admin_client(connection), name).get("retention.ms", "-1"))
 
 
 def admin_client(connection: Connection) -> AdminClient:
@@ -151,7 +148,10 @@ def existing(admin: AdminClient, connection: Connection) -> dict[str, int]:
 
 def _settings(admin: AdminClient, name: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, name)
-    entries = admin.describe_configs([resource])[resource].result(REQUEST_TIMEOUT_S)
+    try:
+        entries = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
+    except KafkaException as error:
+        raise MissingPartError(f"the settings of {name} could not be read: {error.args[0].str()}") from None
     return {key: entry.value for key, entry in entries.items()}
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.archive import BufferedArchive, StoreError
+from streaming import archive as archive_module
+from streaming.archive import BufferedArchive, Size, StoreError
 
 names = st.binary(max_size=3)
 values = st.binary(max_size=5)
@@ -214,3 +215,57 @@ def test_it_reads_like_a_dictionary_whenever_it_is_flushed(
             model[name] = value
         assert archive.get(name) == model.get(name)
         assert {name: archive[name] for name in model} == model
+
+
+# How much there is.
+
+few = st.sampled_from([b"a", b"b", b"c", b"d"])
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("read"), few, st.none()),
+        st.tuples(st.just("change"), few, values | st.none()),
+        st.tuples(st.sampled_from(["write", "lose", "reopen"]), st.none(), st.none()),
+    )
+)
+
+
+def size_of(entries: dict[bytes, bytes]) -> Size:
+    return Size(len(entries), sum(map(len, entries.values())))
+
+
+@given(entries, steps)
+def test_what_is_counted_is_what_is_kept(
+    held: dict[bytes, bytes], story: list[tuple[str, bytes | None, bytes | None]]
+) -> None:
+    """As long as whoever changes an entry that is there has read or written it since the archive was opened."""
+    shelf = Shelf(held)
+    archive, counted, known = bound(shelf), size_of(held), set[bytes]()
+    for action, name, value in story:
+        if name is not None:
+            if action == "read" or (name in shelf.entries and name not in known):
+                archive.get(name)
+            known.add(name)
+            if action == "change":
+                write(archive, name, value)
+            continue
+        if action == "write":
+            growth = archive.growth()
+            archive.flush()
+            counted = Size(counted.entries + growth.entries, counted.bytes + growth.bytes)
+            assert counted == size_of(shelf.entries)
+            assert archive.growth() == Size(0, 0)
+        else:
+            # A batch that failed is forgotten with its archive, as it is when a worker starts again.
+            archive, known = bound(shelf), set()
+
+
+def test_sizes_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "SIZES_MAX", 3)
+    shelf = Shelf({b"%d" % number: b"value" for number in range(9)})
+    archive = bound(shelf)
+    for name in [*shelf.entries, b"0", b"8", b"not there"]:
+        archive.get(name)
+        assert len(archive._sizes) <= 3
+    archive[b"0"] = b"longer than before"
+    archive[b"8"] = b""
+    assert archive.growth() == Size(0, len(b"longer than before") - 2 * len(b"value"))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from state.config import Config
-from streaming.checkpoint import CheckpointError, Label, locked, open_label, process_start
+from streaming.checkpoint import CheckpointError, Label, count_start, locked, open_label, process_start
 from streaming.queries import QUERIES
 from tests.loglab import lab_config
 
@@ -141,3 +141,31 @@ def test_a_file_in_the_place_of_the_directory_is_one_sentence(tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot be used"), locked(tmp_path / "file"):
         pass
+
+
+def test_starts_are_counted_and_a_checkpoint_of_before_begins_with_one(tmp_path: Path) -> None:
+    open_label(tmp_path, None, 1, CONFIG)
+    assert [count_start(tmp_path) for _ in range(3)] == [1, 2, 3]
+    open_label(tmp_path, None, 1, CONFIG)
+
+
+@pytest.mark.parametrize("content", [b"", b"many", b"\xff\xfe", b"1.5"])
+def test_a_count_of_starts_that_cannot_be_read_begins_anew_and_stops_no_job(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "starts").write_bytes(content)
+    assert [count_start(tmp_path) for _ in range(2)] == [1, 2]
+
+
+def test_whoever_is_killed_while_a_start_is_counted_leaves_the_count_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def be_killed(path: Path, content: bytes) -> None:
+        with path.open("wb"):
+            raise KeyboardInterrupt(content)
+
+    assert [count_start(tmp_path) for _ in range(5)] == [1, 2, 3, 4, 5]
+    for name in ("write_text", "write_bytes"):
+        monkeypatch.setattr(Path, name, be_killed)
+    with pytest.raises(KeyboardInterrupt):
+        count_start(tmp_path)
+    monkeypatch.undo()
+    assert count_start(tmp_path) == 6

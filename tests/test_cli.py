@@ -1,14 +1,18 @@
 """The command line without a broker: usage, configuration, simulation to a file, checking evidence."""
 
+import re
+import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from dashboards.site import Address
 from producers.simulation import GroundTruth
-from state.config import parse_config
+from state.config import ConfigError, parse_config
 from state.signing import SigningKey
-from streaming.cli import _query_names
-from tests.commandlab import command, quorumscope, sentence
+from streaming.cli import _address, _query_names
+from tests.commandlab import command, quorumscope, run_here, sentence
 from tests.test_evidence import EVIDENCE, LIAR, OTHER, SWARM
 
 KEYS = [SigningKey(bytes([n]) * 32).public.hex() for n in (1, 2, 3)]
@@ -29,7 +33,7 @@ def swarms(tmp_path: Path) -> Path:
 def test_help_names_every_command_and_ends_well() -> None:
     done = quorumscope("--help")
     assert done.returncode == 0
-    for name in ("demo", "run", "simulate", "evidence", "prove", "verify", "explain", "swarm", "topics"):
+    for name in ("demo", "run", "exporter", "simulate", "evidence", "prove", "verify", "explain", "swarm", "topics"):
         assert name in done.stdout
 
 
@@ -38,6 +42,61 @@ def test_wrong_usage_ends_with_two_and_no_traceback(arguments: list[str]) -> Non
     done = quorumscope(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("exporter", "swarms bootstrap kafka prefix listen url pair-peers-max worst-pairs series-budget"),
+        ("demo", "forever out seed with-prometheus without-prometheus with-grafana without-grafana"),
+        ("run", "listen"),
+    ],
+)
+def test_help_of_a_command_names_its_options(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str, options: str
+) -> None:
+    done = run_here(monkeypatch, capfd, name, "--help")
+    assert done.returncode == 0
+    assert {f"--{option}" for option in options.split()} <= set(re.findall(r"--[a-z-]+", done.stdout))
+
+
+@pytest.mark.parametrize("listen", ["9464", "localhost:", "127.0.0.1:65536", "127.0.0.1:-1", "[::1]"])
+def test_an_address_to_listen_on_needs_a_host_and_a_port(listen: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^--listen: expected HOST:PORT, .* got '{re.escape(listen)}'$"):
+        _address(listen)
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        ("127.0.0.1:9464", Address("127.0.0.1", 9464)),
+        ("localhost:0", Address("localhost", 0)),
+        ("[::1]:9464", Address("::1", 9464)),
+        ("::1:9464", Address("::1", 9464)),
+    ],
+)
+def test_an_address_of_ip_version_six_may_stand_in_brackets(listen: str, address: Address) -> None:
+    assert _address(listen) == address
+
+
+def test_a_job_that_cannot_listen_ends_before_it_starts_anything(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], swarms: Path, tmp_path: Path
+) -> None:
+    arguments = ("--swarms", swarms, "--checkpoint", tmp_path / "c", "--bootstrap", NOBODY)
+    run = partial(run_here, monkeypatch, capfd, "run", *arguments, "--listen")
+    assert "--listen: expected HOST:PORT" in sentence(run("9464"), 2)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert f"cannot listen on {listen} (" in sentence(run(listen), 3)
+    assert not (tmp_path / "c").exists()
+
+
+def test_grafana_without_prometheus_is_refused_before_anything_is_started(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    demo = ("demo", "--with-grafana", "--without-prometheus", "--out", tmp_path / "out")
+    assert "leave --without-prometheus out" in sentence(run_here(monkeypatch, capfd, *demo), 2)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_new_swarm_is_a_file_that_reads_back(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """The fold host: a fold's bug stops one key and nothing else, and what is kept in memory never shows."""
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,16 +14,20 @@ from hypothesis import strategies as st
 
 from producers.scenarios import SCENARIOS
 from producers.swarm import Settings
+from state.config import Config
 from state.fold import Archive, Arrival, Arrivals, Fold, Machine, Message, Outcome, Tally, Topic
-from state.folds import FOLDS
+from state.folds import FOLDS, make_folds
 from state.logs import LogsFold
+from state.report import Report, decode_report
+from state.segment import Segment, judge
 from state.verdict import AnyVerdict, Quarantine, decode_verdict
 from streaming import host
 from streaming.archive import StoreError
 from streaming.broker import Broker
-from streaming.host import INVARIANT_TALLY, QUARANTINE_TALLY, BlobVersionError, KeyHost, Stored, Visit
+from streaming.host import INVARIANT_TALLY, LEVELS, QUARANTINE_TALLY, BlobVersionError, KeyHost, Stored, Visit
 from streaming.queries import Query
 from tests.loglab import GRACE_MS, START_MS, Copy, histories, lab_config
+from tests.simlab import simulated
 from tests.topiclab import Lab, tallied
 
 BAD = b"bad"
@@ -399,6 +404,69 @@ def test_the_logs_fold_says_the_same_with_and_without_the_cache(copies: list[Cop
             host._cache.update(kept)
             assert said(got) == said(want)
             assert cached[key].archive == plain[key].archive
+
+
+def kept(disk: Disk) -> list[Tally]:
+    """How much is kept for a key, by counting all of it."""
+    assert disk.stored is not None
+    sizes = [len(disk.stored.blob), *map(len, disk.archive.values())]
+    return [Tally(name, level) for name, level in zip(LEVELS, (len(sizes), sum(sizes), sizes[0]), strict=True)]
+
+
+LONG = Settings(peers=8, duration_ms=100_000, ops=1)
+"""Long enough for spans to close and noops to leave the matrix, so that entries come and go."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["withheld-story", *(pytest.param(name, marks=pytest.mark.slow) for name in ("whole-story", "lying-peer"))],
+)
+def test_what_the_host_counts_is_what_stands_in_the_store(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when workers start again, segments come twice and late, and reports of a tick come in different batches."""
+    monkeypatch.setattr("state.logs.BLOB_BYTES_TARGET", 20_000)
+    chance, simulation = Random(1), simulated(name, LONG)
+    config = Config(tuple(msgspec.structs.replace(swarm, blocks=2) for swarm in simulation.config.swarms))
+    coming = [
+        Arrival(segment, record.time_ms)
+        for record in simulation.records
+        if isinstance(segment := judge(record.value, config.authors), Segment)
+    ]
+    coming += chance.sample(coming, len(coming) // 4)
+    folds = make_folds(("logs", "columns", "splits"), config)
+    disks: dict[tuple[str, bytes], Disk] = defaultdict(Disk)
+    entries_max: Counter[str] = Counter()
+    reports: list[Report] = []
+    clock_ms = 0
+    while coming or reports:
+        size, cut = chance.randint(1, 60), chance.randint(0, len(reports)) if coming else len(reports)
+        arrivals = Arrivals(coming[:size], [], reports[:cut])
+        coming, reports = coming[size:], reports[cut:]
+        clock_ms = max([clock_ms, *(arrival.time_ms for arrival in arrivals.verified)])
+        for fold in folds.values():
+            payloads = defaultdict(list)
+            for key, payload in fold.route(arrivals):
+                payloads[key].append(payload)
+            for key in fold.all_keys():
+                if chance.random() < 0.3:
+                    forget_machines()
+                disk = disks[fold.name, key]
+                visit = disk.visit(fold, payloads[key], clock_ms, key)
+                reports += [decode_report(m.value or b"") for m in visit.outcome.messages if m.topic == Topic.MATRIX]
+                if disk.stored is not None:
+                    assert disk.stored.error == ""
+                    assert disk.stored.levels() == kept(disk), fold.name
+                    entries_max[fold.name] = max(entries_max[fold.name], len(disk.archive))
+    assert min(entries_max[name] for name in folds) > 1
+
+
+def test_what_a_quarantined_key_keeps_is_still_counted() -> None:
+    disk = Disk()
+    disk.visit(NotebookFold(), [b"a", b"b"])
+    before = disk.stored
+    disk.visit(NotebookFold(), [b"c", FORGET + b"a", BAD])
+    assert before is not None
+    assert disk.stored is not None
+    assert disk.stored.levels() == before.levels() == kept(disk)
 
 
 # On Spark. The workers are other processes: they get the test's fold with the name that they look it up by.

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -267,7 +268,7 @@ def test_a_fork_fires_at_the_webhook_with_the_peer_a_runbook_and_evidence_that_c
     assert quorumscope("verify", file, "--swarms", run.swarms).returncode == 0
 
 
-def test_the_time_from_publishing_to_the_alert_is_told_hop_by_hop(run: Run) -> None:
+def test_the_time_from_publishing_to_the_alert_is_told_hop_by_hop(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     verdict, verdict_ms = run.verdict(Equivocation, LIAR_SWARM)
     notice = run.webhook.find("ForkDetected", LIAR_SWARM, "firing")
     assert notice is not None
@@ -285,13 +286,13 @@ def test_the_time_from_publishing_to_the_alert_is_told_hop_by_hop(run: Run) -> N
         "→ alert active": datetime.fromisoformat(active["activeAt"]).timestamp(),
         "→ webhook": notice.at_s,
     }
-    before_s = published_s
-    print(f"\nfrom publishing to the alert: {notice.at_s - published_s:.1f} s")
-    for hop, at_s in moments.items():
-        print(f"  {hop}: {at_s - before_s:.1f} s")
-        assert at_s >= before_s - 0.5, hop
-        before_s = at_s
-    assert notice.at_s - published_s < 60
+    times = pairwise([published_s, *moments.values()])
+    hops_s = {hop: later - earlier for hop, (earlier, later) in zip(moments, times, strict=True)}
+    with capsys.disabled():
+        print(f"\nfrom publishing to the alert: {notice.at_s - published_s:.1f} s")
+        for hop, took_s in hops_s.items():
+            print(f"  {hop}: {took_s:.1f} s")
+    assert all(took_s > -0.5 for took_s in hops_s.values()), "each follows from the one before"
 
 
 def test_healing_resolves_the_split_alert(run: Run) -> None:
