@@ -13,6 +13,7 @@ from dashboards.board import Board
 from dashboards.findings import Found
 from dashboards.pairs import worst_pairs
 from dashboards.watch import OTHER, SwarmWatch
+from dashboards.web.evidencefile import evidence_path
 from state.authorlog import LIMITS as LOG_LIMITS
 from state.folds import FOLDS
 from state.grid import Grid, branch_letter
@@ -141,7 +142,8 @@ def _lies(watch: SwarmWatch, url: str) -> Iterator[Sample]:
         yield Sample("last_fork_timestamp_seconds", labels, max(_versions_ms(lie)[-1] for lie in lies) / 1000)
         yield Sample("fork_branches", labels, 1 + sum(len(one.verdict.branches) - 1 for one in forks) + (not forks))
         index = str(doubles[0].verdict.index) if doubles else ""
-        yield Sample("fork_info", (*labels, index, f"{url}/evidence/{watch.swarm.name}/{name}"), 1)
+        path = evidence_path(watch.swarm, author)
+        yield Sample("fork_info", (*labels, index, f"{url}{path}" if path else ""), 1)
         newest = max(lies, key=lambda lie: _versions_ms(lie)[1])
         yield Sample("lie_undetected_seconds", labels, max(newest.first_ms - _versions_ms(newest)[1], 0) / 1000)
         beliefs = sorted((one.verdict for one in findings.of(Belief, author)), key=lambda belief: belief.branch)
