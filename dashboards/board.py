@@ -15,7 +15,17 @@ from dashboards.watch import SwarmWatch
 from state.config import Config
 from state.fold import Topic
 from state.report import decode_report
-from state.verdict import Accepted, AnyVerdict, Equivocation, Fork, Known, Quarantine, Verdict, decode_verdict
+from state.verdict import (
+    Accepted,
+    AnyVerdict,
+    Equivocation,
+    Fork,
+    Known,
+    Quarantine,
+    Verdict,
+    decode_verdict,
+    versions_of,
+)
 
 NUMBER_MAX = 1 << 53
 """Numbers beyond this are no times, indexes or counts; and Prometheus, whose values are floats, could not show them."""
@@ -118,12 +128,9 @@ class Board:
 def _can_be(verdict: AnyVerdict) -> bool:
     """Whether what a verdict says can be shown: a later step may rely on it."""
     if isinstance(verdict, Known | Accepted):
-        times_ms = (verdict.published_ms, verdict.known_ms if isinstance(verdict, Known) else verdict.accepted_ms)
-        return _is_small((verdict.index, *times_ms))
-    if isinstance(verdict, Fork | Equivocation):
-        versions = verdict.branches if isinstance(verdict, Fork) else verdict.evidence
-        if len({version.id for version in versions}) < 2:
-            return False
+        return _is_small((verdict.index, verdict.published_ms, verdict.done_ms))
+    if isinstance(verdict, Fork | Equivocation) and len({version.id for version in versions_of(verdict)}) < 2:
+        return False
     return _is_small(msgspec.to_builtins(verdict))
 
 

@@ -17,7 +17,6 @@ from dashboards.samples import Sampler, Scope
 from dashboards.site import Address, Answer, serving
 from dashboards.web.pages import answer as answer_page
 from state.config import Config
-from state.fold import Topic
 from state.metric import Sample
 
 ASK_SECONDS = 5.0
@@ -160,6 +159,3 @@ def _in_pieces(records: Iterator[Record]) -> Iterator[list[Record]]:
 def tail_records(config: Config) -> int:
     """How much of the end of `.matrix` is read at the start: some ticks of every block of every swarm."""
     return max(64, 4 * sum(swarm.blocks_count for swarm in config.swarms))
-
-
-TOPICS = (Topic.VERDICTS, Topic.MATRIX)

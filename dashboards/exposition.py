@@ -84,11 +84,16 @@ def render(registry: CollectorRegistry) -> bytes:
     """All metrics, as text."""
     lines: list[str] = []
     for family in registry.collect():
-        name = f"{family.name}_total" if family.type == "counter" else family.name
+        name = full_name(family)
         help_text = family.documentation.replace("\\", "\\\\").replace("\n", "\\n")
         lines += (f"# HELP {name} {help_text}", f"# TYPE {name} {family.type}")
         lines += [_line(sample.name, sample.labels, sample.value) for sample in family.samples]
     return "\n".join(lines).encode() + b"\n"
+
+
+def full_name(family: Family) -> str:
+    """As it stands in the text: the library leaves the end of a counter's name out."""
+    return f"{family.name}_total" if family.type == "counter" else str(family.name)
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar, cast
 
-from state.verdict import AnyVerdict, Verdict, join
+from state.verdict import AnyVerdict, Equivocation, Fork, Verdict, join, versions_of
 
 KEPT_MAX = 256
 
@@ -21,6 +21,14 @@ class Found(NamedTuple, Generic[_V]):
     verdict: _V
     first_ms: int
     last_ms: int
+
+
+Lie = Found[Fork] | Found[Equivocation]
+
+
+def versions_ms(lie: Lie) -> list[int]:
+    """The times of the versions that a verdict holds, ascending; the first one contradicts nothing yet."""
+    return sorted(version.seen_ms for version in versions_of(lie.verdict))
 
 
 class Findings:

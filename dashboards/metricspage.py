@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from prometheus_client.core import Metric as Family
-
-from dashboards.exposition import SampleCollector
+from dashboards.exposition import SampleCollector, full_name
 
 _INTRODUCTION = """# Metrics
 
@@ -35,8 +33,4 @@ def _table(collector: SampleCollector) -> Iterator[str]:
     yield "|---|---|---|---|"
     for family in collector.describe():
         labels = ", ".join(f"`{label}`" for label in getattr(family, "_labelnames", ())) or "–"
-        yield f"| `{_full_name(family)}` | {family.type} | {labels} | {family.documentation} |"
-
-
-def _full_name(family: Family) -> str:
-    return f"{family.name}_total" if family.type == "counter" else str(family.name)
+        yield f"| `{full_name(family)}` | {family.type} | {labels} | {family.documentation} |"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dashboards.board import Board
-from dashboards.findings import Found
+from dashboards.findings import Lie, versions_ms
 from dashboards.pairs import worst_pairs
 from dashboards.watch import OTHER, SwarmWatch
 from dashboards.web.evidencefile import evidence_path
@@ -33,7 +33,6 @@ from state.verdict import (
     Undecidable,
 )
 
-Lie = Found[Fork] | Found[Equivocation]
 EPISODE_KINDS = ("split", "silent", "one_way", "undecidable")
 DIRECTIONS = ("hears", "heard")
 WHYS = frozenset({"forked", "withheld", "silent", "one_way"})
@@ -139,22 +138,16 @@ def _lies(watch: SwarmWatch, url: str) -> Iterator[Sample]:
         yield Sample("forks_total", labels, max(len(forks), len(doubles)))
         if not lies:
             continue
-        yield Sample("last_fork_timestamp_seconds", labels, max(_versions_ms(lie)[-1] for lie in lies) / 1000)
+        yield Sample("last_fork_timestamp_seconds", labels, max(versions_ms(lie)[-1] for lie in lies) / 1000)
         yield Sample("fork_branches", labels, 1 + sum(len(one.verdict.branches) - 1 for one in forks) + (not forks))
         index = str(doubles[0].verdict.index) if doubles else ""
         path = evidence_path(watch.swarm, author)
         yield Sample("fork_info", (*labels, index, f"{url}{path}" if path else ""), 1)
-        newest = max(lies, key=lambda lie: _versions_ms(lie)[1])
-        yield Sample("lie_undetected_seconds", labels, max(newest.first_ms - _versions_ms(newest)[1], 0) / 1000)
+        newest = max(lies, key=lambda lie: versions_ms(lie)[1])
+        yield Sample("lie_undetected_seconds", labels, max(newest.first_ms - versions_ms(newest)[1], 0) / 1000)
         beliefs = sorted((one.verdict for one in findings.of(Belief, author)), key=lambda belief: belief.branch)
         for at, belief in enumerate(beliefs):
             yield Sample("branch_believers", (*labels, branch_letter(at)), len(belief.believers))
-
-
-def _versions_ms(lie: Lie) -> list[int]:
-    """The times of the versions that a verdict holds; the first one contradicts nothing yet."""
-    verdict = lie.verdict
-    return sorted(one.seen_ms for one in (verdict.branches if isinstance(verdict, Fork) else verdict.evidence))
 
 
 def _faults(watch: SwarmWatch) -> Iterator[Sample]:

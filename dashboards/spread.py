@@ -36,11 +36,11 @@ class RuleSpread:
         """By author."""
         self._latency = Histogram(LATENCY_BOUNDS_S, with_total=False)
 
-    def add(self, verdict: Known | Accepted, done_ms: int) -> None:
-        self.newest_ms = max(self.newest_ms, done_ms)
+    def add(self, verdict: Known | Accepted) -> None:
+        self.newest_ms = max(self.newest_ms, verdict.done_ms)
         if self.positions.setdefault(verdict.author, Positions()).add(verdict.index):
             self.segments += 1
-            self._latency.observe((done_ms - verdict.published_ms) / 1000)
+            self._latency.observe((verdict.done_ms - verdict.published_ms) / 1000)
 
     def tally(self, rule: str) -> Tally:
         return Tally(rule, self.segments, self._latency.distribution(), self.newest_ms)
@@ -58,12 +58,12 @@ class Spread:
     def add(self, verdict: Known | Accepted, written_ms: int) -> None:
         """Take in a verdict that was written at a record time."""
         if isinstance(verdict, Known):
-            self._known.setdefault(verdict.rule, RuleSpread()).add(verdict, verdict.known_ms)
+            self._known.setdefault(verdict.rule, RuleSpread()).add(verdict)
             return
         accepted = self._accepted.setdefault(verdict.rule, RuleSpread())
         if verdict.accepted_ms >= accepted.newest_ms:
             self.delay_ms = written_ms - verdict.accepted_ms
-        accepted.add(verdict, verdict.accepted_ms)
+        accepted.add(verdict)
 
     def known(self) -> Iterator[Tally]:
         return (spread.tally(rule) for rule, spread in sorted(self._known.items()))

@@ -6,7 +6,7 @@ from dashboards.spread import Spread
 from state.config import Epoch, Swarm
 from state.grid import Grid, GridMaker
 from state.report import Report
-from state.verdict import Accepted, AnyVerdict, Episode, Equivocation, Fork, Known, Quarantine
+from state.verdict import Accepted, AnyVerdict, Episode, Known, Quarantine
 
 OTHER = "other"
 """What is in no roster has this name: labels come from the configuration alone, never from what somebody wrote."""
@@ -58,8 +58,3 @@ class SwarmWatch:
         grid = self._grids.add(report)
         if grid is not None and (self.grid is None or grid.tick_ms > self.grid.tick_ms):
             self.grid = grid
-
-    def liars(self) -> list[str]:
-        """The keys of the peers whose logs fork, in the order of their names."""
-        found = {*self.findings.authors(Fork), *self.findings.authors(Equivocation)} - {OTHER}
-        return sorted(found, key=self.name)

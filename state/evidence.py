@@ -12,7 +12,7 @@ import msgspec
 from state.config import Config, Swarm
 from state.head import Head
 from state.signedfile import ProofError, SignedHead, decode_file, encode_file, read_signed_head
-from state.verdict import AnyVerdict, Equivocation, Fork, Signed
+from state.verdict import AnyVerdict, Equivocation, Fork, Signed, versions_of
 
 FORMAT = "quorumscope.evidence.v1"
 EVIDENCE_BYTES_MAX = 64 << 10
@@ -59,10 +59,8 @@ def find_evidence(verdicts: Iterable[AnyVerdict], author: str) -> bytes | None:
     of_author = [
         verdict for verdict in verdicts if isinstance(verdict, Equivocation | Fork) and verdict.author == author
     ]
-    for verdict in of_author:
-        if isinstance(verdict, Equivocation):
-            return make_evidence(*verdict.evidence)
-    return next((make_evidence(*verdict.branches[:2]) for verdict in of_author if isinstance(verdict, Fork)), None)
+    first = min(of_author, key=lambda verdict: isinstance(verdict, Fork), default=None)
+    return None if first is None else make_evidence(*versions_of(first)[:2])
 
 
 def check_evidence(encoded: bytes, config: Config) -> Proved:

@@ -138,6 +138,10 @@ class Known(Spread, frozen=True, kw_only=True, tag="known"):
 
     known_ms: int
 
+    @property
+    def done_ms(self) -> int:
+        return self.known_ms
+
 
 class Accepted(Spread, frozen=True, kw_only=True, tag="accepted"):
     """Each of k peers has signed a noop that endorses this one; the k-th did at `accepted_ms`.
@@ -147,6 +151,10 @@ class Accepted(Spread, frozen=True, kw_only=True, tag="accepted"):
 
     accepted_ms: int
     tolerates: int
+
+    @property
+    def done_ms(self) -> int:
+        return self.accepted_ms
 
 
 class Believer(msgspec.Struct, frozen=True, order=True):
@@ -260,6 +268,11 @@ def encode_verdict(verdict: Verdict) -> bytes:
 def decode_verdict(encoded: bytes) -> AnyVerdict:
     """Read a verdict; raises msgspec.DecodeError for anything that is none."""
     return _decoder.decode(encoded)
+
+
+def versions_of(verdict: Fork | Equivocation) -> tuple[Signed, ...]:
+    """The heads of one author that cannot all stand in one log."""
+    return verdict.branches if isinstance(verdict, Fork) else verdict.evidence
 
 
 def json_schema() -> dict[str, Any]:

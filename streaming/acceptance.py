@@ -28,7 +28,7 @@ class Acceptance:
 
     def add(self, verdict: Known | Accepted, now_ms: int) -> None:
         """Take in a verdict that was read at `now_ms`."""
-        done_ms = done_at_ms(verdict)
+        done_ms = verdict.done_ms
         group = (verdict.k, isinstance(verdict, Accepted), kind_of(verdict), verdict.rule)
         self._latency_ms.setdefault(group, {})[verdict.key] = done_ms - verdict.published_ms
         self._seen_after_ms.setdefault(verdict.key, now_ms - done_ms)
@@ -42,11 +42,6 @@ class Acceptance:
     def seen_after_ms(self) -> int | None:
         """How long after a noop came so far its verdict was read, in the median; None before the first."""
         return _rank(sorted(self._seen_after_ms.values()), 0.5) if self._seen_after_ms else None
-
-
-def done_at_ms(verdict: Known | Accepted) -> int:
-    """When the last observer that the rule needs covered it, or endorsed it."""
-    return verdict.known_ms if isinstance(verdict, Known) else verdict.accepted_ms
 
 
 def _rank(ascending: Sequence[int], part: float) -> int:

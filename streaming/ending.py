@@ -20,7 +20,7 @@ from state.segment import Segment
 from state.signedfile import ProofError
 from state.verdict import Accepted, AnyVerdict, Belief, Equivocation, Split, Spread, kind_of
 from state.words import describe
-from streaming.acceptance import Acceptance, done_at_ms
+from streaming.acceptance import Acceptance
 
 RULE = "majority"
 """The rule that the proof is made for."""
@@ -166,7 +166,7 @@ def proof(findings: Findings, history: History, out: Path) -> Part:
         return Part(False, [f"proof: refused: {error}"])
     words_path.write_text("\n".join(explain(history, findings.swarm, segment.id)) + "\n", encoding="utf-8")
     op = _read(segment.ops[number - 1])
-    waited_s = (done_at_ms(verdict) - verdict.published_ms) / 1000
+    waited_s = (verdict.done_ms - verdict.published_ms) / 1000
     text = op.data.decode(errors="replace")
     amid = ", written while the swarm was split," if _is_amid_split(verdict, findings) else ""
     return Part(

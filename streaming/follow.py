@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from state.connection import Connection
 from streaming.parts import MissingPartError
-from streaming.topics import REQUEST_TIMEOUT_S, admin_client, existing
+from streaming.topics import QUIET, REQUEST_TIMEOUT_S, admin_client, existing
 
 SILENT_SECONDS_MAX = 60.0
 """How long a topic may give nothing, while it is read to its end, before it is given up."""
@@ -22,9 +22,7 @@ READER_SETTINGS: dict[str, Any] = {
     "auto.offset.reset": "earliest",
     # An end is told: the last record may be one that no client gives out, such as the mark of a transaction.
     "enable.partition.eof": True,
-    # What fails is told by the call that fails, not by the client's own chatter.
-    "log_level": 0,
-    "error_cb": lambda _error: None,
+    **QUIET,
 }
 
 

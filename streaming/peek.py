@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from state.connection import Connection
+from streaming.topics import QUIET
 
 WATERMARK_TIMEOUT_S = 5.0
 """How long to wait for a broker to say where a partition ends."""
@@ -20,9 +23,7 @@ _SETTINGS: dict[str, Any] = {
     # One record is enough; brokers send at least one, however large.
     "fetch.message.max.bytes": 1024,
     "fetch.wait.max.ms": 10,
-    # What fails is told by the call that fails, not by the client's own chatter.
-    "log_level": 0,
-    "error_cb": lambda _error: None,
+    **QUIET,
 }
 
 
@@ -30,8 +31,6 @@ class Peeker:
     """One client for one topic. Not for several threads."""
 
     def __init__(self, kafka: dict[str, str], topic: str) -> None:
-        from confluent_kafka import Consumer
-
         self._consumer = Consumer({**kafka, **_SETTINGS})
         self._topic = topic
 
@@ -41,8 +40,6 @@ class Peeker:
 
     def end(self, partition: int) -> int | None:
         """The offset after the last record; None if no broker answers."""
-        from confluent_kafka import KafkaException, TopicPartition
-
         try:
             answer = self._consumer.get_watermark_offsets(
                 TopicPartition(self._topic, partition), timeout=WATERMARK_TIMEOUT_S
@@ -53,8 +50,6 @@ class Peeker:
 
     def time_at(self, partition: int, offset: int) -> int | None:
         """The time of the first record from an offset on; None if it does not come in time."""
-        from confluent_kafka import KafkaException, TopicPartition
-
         try:
             self._consumer.assign([TopicPartition(self._topic, partition, offset)])
             record = self._consumer.poll(PEEK_TIMEOUT_S)

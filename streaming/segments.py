@@ -41,7 +41,7 @@ def read_segments(connection: Connection, prefix: str, swarm: Swarm, on_progress
     topic = f"{prefix}.{Topic.SEGMENTS}"
     if topic not in existing(admin_client(connection), connection):
         raise MissingPartError(f"the topic {topic} does not exist: give the right --prefix")
-    consumer = Consumer({**connection.librdkafka(), **READER_SETTINGS, "enable.partition.eof": True})
+    consumer = Consumer({**connection.librdkafka(), **READER_SETTINGS})
     try:
         stretches = _stretches(consumer, topic)
         authors = {swarm.key: frozenset(swarm.authors)}

@@ -1,7 +1,7 @@
 """The topics: how each must be set up, creating them, and telling what is wrong with those that exist."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
@@ -11,6 +11,9 @@ from state.fold import Topic
 from streaming.parts import MissingPartError
 
 PREFIX_DEFAULT = "quorumscope"
+QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
+"""For a client whose own chatter does not reach the terminal: what fails is told by the call that fails."""
+
 REQUEST_TIMEOUT_S = 10.0
 """How long a broker may take to answer: an unreachable one is told within this time."""
 
@@ -126,10 +129,8 @@ def retention_ms(connection: Connection, name: str) -> float:
 
 
 def admin_client(connection: Connection) -> AdminClient:
-    """A client whose own chatter does not reach the terminal: what fails is told by the call that fails."""
-    quiet = {"log_level": 0, "error_cb": lambda _error: None}
     try:
-        return AdminClient(connection.librdkafka() | quiet)
+        return AdminClient(connection.librdkafka() | QUIET)
     except KafkaException as error:
         raise MissingPartError(f"the Kafka settings are not usable: {error.args[0].str()}") from None
 

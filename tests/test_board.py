@@ -137,7 +137,6 @@ def test_what_no_roster_has_is_called_other() -> None:
     )
     (watch,) = board.watches.values()
     assert list(watch.findings.authors(Fork)) == [OTHER]
-    assert watch.liars() == []
     assert samples_of(board)["forks_total", (watch.swarm.name, OTHER)] == 1
     assert not any(stranger in label for _, labels in samples_of(board) for label in labels)
 

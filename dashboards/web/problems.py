@@ -10,9 +10,9 @@ Rules:
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from dashboards.findings import Found
+from dashboards.findings import Found, Lie, versions_ms
 from dashboards.web.snapshot import Snapshot, SwarmSnapshot
 from dashboards.web.timewords import counted, lasting
 from state.verdict import (
@@ -148,8 +148,8 @@ def _monitor(snapshot: Snapshot) -> Iterator[Problem]:
 
 def _episodes(swarm: SwarmSnapshot) -> Iterator[Problem]:
     if splits := swarm.open_of(Split):
-        sides = max(len(split.sides) for split in splits)
-        yield _problem(swarm, "split", f"{_called(swarm)} is split into {counted(sides, 'side')}", splits[0].opened_ms)
+        sentence = f"{_called(swarm)} is split into {counted(swarm.sides, 'side')}"
+        yield _problem(swarm, "split", sentence, splits[0].opened_ms)
     one_way = swarm.open_of(OneWay)
     if peers := _names(swarm, (episode.author for episode in one_way)):
         sentence = f"{_called(swarm)}: knowledge flows one way only between {listed(peers)} and the others"
@@ -179,11 +179,9 @@ def _facts(swarm: SwarmSnapshot, now_ms: int) -> Iterator[Problem]:
 
 def _since_ms(fact: Found[Fact]) -> int:
     """When it became so; of two versions when the second one came: the first one contradicts nothing."""
-    match fact.verdict:
-        case Fork(branches=versions) | Equivocation(evidence=versions):
-            return sorted(version.seen_ms for version in versions)[:2][-1]
-        case _:
-            return fact.first_ms
+    if isinstance(fact.verdict, Fork | Equivocation):
+        return versions_ms(cast("Lie", fact))[1]
+    return fact.first_ms
 
 
 def _missing(swarm: SwarmSnapshot) -> Iterator[Problem]:

@@ -76,6 +76,17 @@ class SwarmSnapshot(NamedTuple):
         pairs = zip(self.grid.nodes, self.grid.active(self.swarm).tolist(), strict=True)
         return {node.author.hex() for node, is_active in pairs if is_active} & set(self.peers)
 
+    @property
+    def silent(self) -> list[str]:
+        """The names of the peers of the roster that are silent, in its order."""
+        authors = {episode.author for episode in self.open_of(Silent)}
+        return [name for author, name in self.peers.items() if author in authors]
+
+    @property
+    def sides(self) -> int:
+        """1 if it is not split."""
+        return max((len(split.sides) for split in self.open_of(Split)), default=1)
+
 
 class Snapshot(NamedTuple):
     """All swarms, and the exporter itself."""

@@ -19,8 +19,8 @@
       ]
     }
 
-The kinds of problems are those of dashboards/problems.py. Percentiles are upper bounds, in seconds; null if there is
-nothing, or if it is beyond the last bound.
+The kinds of problems are those of dashboards/web/problems.py. Percentiles are upper bounds, in seconds; null if there
+is nothing, or if it is beyond the last bound.
 """
 
 from typing import Any
@@ -34,7 +34,6 @@ from dashboards.web.forksection import forked_peers
 from dashboards.web.problems import Problem, find_problems, summary, worst
 from dashboards.web.snapshot import Snapshot, SwarmSnapshot
 from state.config import Rule
-from state.verdict import Silent, Split
 
 
 def status_json(snapshot: Snapshot) -> bytes:
@@ -63,14 +62,13 @@ def _problem(problem: Problem) -> dict[str, Any]:
 
 
 def _swarm(swarm: SwarmSnapshot) -> dict[str, Any]:
-    silent = {episode.author for episode in swarm.open_of(Silent)}
     return {
         "name": swarm.swarm.name,
         "id": swarm.swarm.id,
         "peers": len(swarm.peers),
         "active": len(swarm.active) if swarm.grid else None,
-        "silent": [name for author, name in swarm.peers.items() if author in silent],
-        "sides": max((len(split.sides) for split in swarm.open_of(Split)), default=1),
+        "silent": swarm.silent,
+        "sides": swarm.sides,
         "tick_ms": swarm.grid.tick_ms if swarm.grid else None,
         "rules": [_rule(swarm, rule) for rule in swarm.epoch.thresholds],
         "forked": [

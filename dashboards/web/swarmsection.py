@@ -14,7 +14,7 @@ from dashboards.web.snapshot import Snapshot, SwarmSnapshot
 from dashboards.web.tables import ROWS_MAX, table
 from dashboards.web.timewords import ago, counted, moment
 from state.config import Config
-from state.verdict import BadIndex, ClockSkew, Limit, Missing, Silent, Split
+from state.verdict import BadIndex, ClockSkew, Limit, Missing, Split
 from state.words import describe
 
 
@@ -72,15 +72,12 @@ def _part(title: str, content: Html | None) -> Html | None:
 
 def _facts(swarm: SwarmSnapshot, now_ms: int) -> Html:
     members, grid = len(swarm.peers), swarm.grid
-    authors = {episode.author for episode in swarm.open_of(Silent)}
-    silent = [name for author, name in swarm.peers.items() if author in authors]
-    sides = max((len(split.sides) for split in swarm.open_of(Split)), default=0)
-    split = f"into {counted(sides, 'side')}" if sides else "no" if grid else "not known yet"
+    is_split = f"into {counted(swarm.sides, 'side')}" if swarm.open_of(Split) else "no" if grid else "not known yet"
     return element(
         "dl",
         fact("Peers", f"{len(swarm.active):,} of {members:,} active" if grid else f"{members:,} in the roster"),
-        fact("Silent", listed(silent) or "nobody"),
-        fact("Split", split),
+        fact("Silent", listed(swarm.silent) or "nobody"),
+        fact("Split", is_split),
         fact("Forked", listed(peer.name for peer in forked_peers(swarm)) or "nobody"),
         fact("Newest tick", ago(grid.tick_ms, now_ms) if grid else "none yet"),
         class_="facts",
