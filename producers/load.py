@@ -51,7 +51,7 @@ def load(
     """
     if not 0 <= refs_per_segment < peers:
         raise ValueError(f"refs a segment: want 0 to {peers - 1}, got {refs_per_segment}")
-    crew = _Crew(seed, peers)
+    crew = Crew(seed, peers)
     chance = Random(seed)  # noqa: S311  a benchmark must be repeatable; no secret comes from it
     ops = _ops(chance, op_bytes)
     return Load(crew.config, _round_robin(crew, segments, ops_per_segment, ops, _offsets(peers, refs_per_segment)))
@@ -59,7 +59,7 @@ def load(
 
 def deep_fork(segments: int = 100_000, seed: int = 1) -> Load:
     """One author's honest chain of so many segments, and then a second version of index 1."""
-    crew = _Crew(seed, 1)
+    crew = Crew(seed, 1)
     return Load(crew.config, _chain_and_lie(crew, segments))
 
 
@@ -71,12 +71,12 @@ def matrix_load(seed: int, peers: int, noops: int, refs: int, *, step_ms: int = 
     """
     if not 0 <= refs < peers:
         raise ValueError(f"refs: want 0 to {peers - 1}, got {refs}")
-    crew = _Crew(seed, peers)
+    crew = Crew(seed, peers)
     chance = Random(seed)  # noqa: S311  a benchmark must be repeatable; no secret comes from it
     return MatrixLoad(crew.config, list(_rounds(crew, chance, noops, refs, step_ms)))
 
 
-class _Crew:
+class Crew:
     """Peers that do nothing but sign: their keys and their newest noops."""
 
     def __init__(self, seed: int, peers: int) -> None:
@@ -115,7 +115,7 @@ class _Crew:
         )
 
 
-def _round_robin(crew: _Crew, segments: int, count: int, ops: Iterator[bytes], offsets: list[int]) -> Iterator[Record]:
+def _round_robin(crew: Crew, segments: int, count: int, ops: Iterator[bytes], offsets: list[int]) -> Iterator[Record]:
     peers = len(crew.keys)
     for turn in range(segments):
         number = turn % peers
@@ -127,7 +127,7 @@ def _round_robin(crew: _Crew, segments: int, count: int, ops: Iterator[bytes], o
         yield Record(time_ms, segment.head.author, segment.encode())
 
 
-def _rounds(crew: _Crew, chance: Random, noops: int, refs: int, step_ms: int) -> Iterator[tuple[Segment, int]]:
+def _rounds(crew: Crew, chance: Random, noops: int, refs: int, step_ms: int) -> Iterator[tuple[Segment, int]]:
     peers = len(crew.keys)
     order = list(range(peers))
     entangled: list[dict[int, int]] = [{} for _ in order]
@@ -152,7 +152,7 @@ def _others(chance: Random, peers: int, number: int, count: int) -> Iterator[int
     return (other + (other >= number) for other in chance.sample(range(peers - 1), count))
 
 
-def _chain_and_lie(crew: _Crew, segments: int) -> Iterator[Record]:
+def _chain_and_lie(crew: Crew, segments: int) -> Iterator[Record]:
     start = newest = crew.newest[0]
     for turn in range(segments):
         segment = crew.sign(0, newest, [encode_op(b"honest")], b"", START_MS + turn)

@@ -31,6 +31,7 @@ from state.holding import Holding
 from state.limits import OP_BYTES_MAX, OPS_MAX, RECORD_BYTES_MAX, ROSTER_MAX
 from state.segment import REF_BYTES, Reason, Segment, encode_op, judge
 from state.signing import SIGNATURE_BYTES, is_fit_key
+from state.update import Update, encode_update
 
 SWARM_BYTES = 32
 
@@ -125,17 +126,11 @@ class Peer:
         Refused at once: an op that fits no segment (ValueError), and one that no longer fits this one
         (SegmentFullError). Nothing is closed by itself, because every noop is a statement that the caller makes.
         """
-        op = encode_op(data, origin)
-        if len(op) > OP_BYTES_MAX:
-            raise ValueError(f"an op has at most {OP_BYTES_MAX} bytes with its origin and framing, got {len(op)}")
-        record_bytes = self._record_bytes + _field_bytes(len(op))
-        if len(self._ops) == OPS_MAX or record_bytes > RECORD_BYTES_MAX:
-            raise SegmentFullError(
-                f"the open segment is full with {len(self._ops)} ops and {self._record_bytes} bytes "
-                f"(at most {OPS_MAX} and {RECORD_BYTES_MAX}): close it, then append this op again"
-            )
-        self._ops.append(op)
-        self._record_bytes = record_bytes
+        self._queue(encode_op(data, origin))
+
+    def append_update(self, update: Update, origin: bytes = b"") -> None:
+        """Queue an update of an entity, as `append` does with data; one that is malformed is refused (ValueError)."""
+        self._queue(encode_update(update, origin))
 
     def receive(self, record: bytes) -> list[Segment] | Reason:
         """Judge a record from another peer; gives the segments that are held now and were not before, now on disk.
@@ -195,6 +190,18 @@ class Peer:
     def acknowledge(self, acknowledged: Acknowledged) -> None:
         """Note which own segments Kafka has confirmed, for the next start."""
         self._log.acknowledge(acknowledged)
+
+    def _queue(self, op: bytes) -> None:
+        if len(op) > OP_BYTES_MAX:
+            raise ValueError(f"an op has at most {OP_BYTES_MAX} bytes with its origin and framing, got {len(op)}")
+        record_bytes = self._record_bytes + _field_bytes(len(op))
+        if len(self._ops) == OPS_MAX or record_bytes > RECORD_BYTES_MAX:
+            raise SegmentFullError(
+                f"the open segment is full with {len(self._ops)} ops and {self._record_bytes} bytes "
+                f"(at most {OPS_MAX} and {RECORD_BYTES_MAX}): close it, then append this op again"
+            )
+        self._ops.append(op)
+        self._record_bytes = record_bytes
 
     def _replay(self) -> None:
         """Go once more through what was held and closed, in its order."""

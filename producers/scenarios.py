@@ -9,6 +9,7 @@ from typing import NamedTuple
 from producers.honest import epochs, gone_for_good, honest, partition_and_heal, pause, rare_noops
 from producers.hostile import hostile_input
 from producers.lies import lying_bridge, lying_peer, orphan_branch, silent_listener, withheld_story
+from producers.replicastory import diverging_replicas
 from producers.simulated_peer import SimulatedPeer
 from producers.simulation import Simulation
 from producers.swarm import PEERS_MIN, Settings, SimulatedSwarm, connected_swarm
@@ -142,6 +143,12 @@ SCENARIOS = {
         Scenario("gone-for-good", "a peer stops and never comes back", gone_for_good),
         Scenario("rare-noops", "peers sign too rarely to tell a split from a pause", rare_noops),
         Scenario("epochs", "a peer leaves, another joins, and the roster changes with them", epochs),
+        Scenario(
+            "diverging-replicas",
+            "replicas of shared entities are in step, fall behind, fork, are joined or not, and some lie about it",
+            diverging_replicas,
+            peers_min=4,
+        ),
         Scenario("hostile-input", "records that are bad in every way, copies, and clocks that are off", hostile_input),
         Scenario("seed-example", "three peers in a chain, three noops each", seed_example),
     )

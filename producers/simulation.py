@@ -93,6 +93,27 @@ class Split(msgspec.Struct, frozen=True):
     suspects: list[str]
 
 
+class Replica(msgspec.Struct, frozen=True):
+    """How an author's replica of an entity stands to all that was published of it, by its newest update.
+
+    `lacks` is how many published events it does not have; None where its author alone can tell.
+    """
+
+    author: str
+    entity: str
+    state: str
+    why: str
+    lacks: int | None
+
+
+class BadUpdate(msgspec.Struct, frozen=True, order=True):
+    """An author published an update of an entity that cannot be right for this reason."""
+
+    author: str
+    entity: str
+    why: str
+
+
 class StoryLine(msgspec.Struct, frozen=True):
     """Something that happened, in words."""
 
@@ -117,6 +138,8 @@ class GroundTruth(msgspec.Struct, frozen=True, kw_only=True):
     bad_index: list[BadIndex]
     skewed: list[Skewed]
     splits: list[Split]
+    replicas: list[Replica]
+    bad_updates: list[BadUpdate]
     story: list[StoryLine]
 
 

@@ -130,6 +130,13 @@ class Publication(NamedTuple):
     reason: Reason | None
 
 
+class Note(NamedTuple):
+    """What only the author of an update knows: the events of the version it speaks of, and what is wrong with it."""
+
+    events: frozenset[bytes]
+    wrong: str = ""
+
+
 class SimulatedSwarm:
     """The world of a scenario: it makes the peers, lets time pass and keeps what was published."""
 
@@ -149,6 +156,8 @@ class SimulatedSwarm:
         self._published_ms: dict[bytes, int] = {}
         self.sent: set[bytes] = set()
         """The ids of all segments that are on the topic or on the way there."""
+        self.notes: dict[tuple[bytes, bytes], Note] = {}
+        """By author and op, on the updates of a scenario that has any."""
 
     @property
     def config(self) -> Config:
@@ -190,8 +199,11 @@ class SimulatedSwarm:
             self.time.after(self.chance.randrange(beat_ms), partial(self._beat, peer, beat_ms))
 
     def close(self, peer: SimulatedPeer, ops: Sequence[bytes] = ()) -> Segment:
-        """Close a segment of `peer` now, with these ops or some of its daily work; tell it and publish it."""
-        segment = peer.holding.close(peer.key, self.time.now_ms + peer.skew_ms, ops or self._daily_ops(peer))
+        """Close a segment of `peer` now, with these ops or some of its daily work, and what it planned; tell it and
+        publish it.
+        """
+        ops = [*(ops or self._daily_ops(peer)), *peer.carry_out()]
+        segment = peer.holding.close(peer.key, self.time.now_ms + peer.skew_ms, ops)
         peer.tell([segment])
         if peer.publishes:
             self.publish_segment(segment)
@@ -214,7 +226,7 @@ class SimulatedSwarm:
     def second_face(self, peer: SimulatedPeer, links: Iterable[Link]) -> SimulatedPeer:
         """Give `peer` a second face with the same key and past, which takes over these links and starts to work."""
         face = SimulatedPeer(peer.name, peer.key, deepcopy(peer.holding))
-        face.log = list(peer.log)
+        face.log, face.replicas = list(peer.log), deepcopy(peer.replicas)
         for link in list(links):
             peer.links.remove(link)
             face.links.append(link)
@@ -225,6 +237,7 @@ class SimulatedSwarm:
     def restore(self, peer: SimulatedPeer, backup: Backup) -> None:
         """Start a peer again from an older state of its log; its neighbours tell it everything anew."""
         peer.holding, peer.log = deepcopy(backup.holding), list(backup.log)
+        peer.replicas = deepcopy(backup.replicas)
         for link in peer.links:
             link.restart()
 

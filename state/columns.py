@@ -20,14 +20,14 @@ from state.config import Config, Swarm
 from state.elders import Elders
 from state.fold import Archive, Arrival, Arrivals, Message, Outcome, Tally, Topic
 from state.matrix import NEVER
-from state.noops import Noop, encode_arrivals
+from state.noops import Noop, decode_noops, encode_arrivals, encode_noops
 from state.observers import Observers
 from state.oldnoops import OldNoops
 from state.pasts import LIMITS, Pasts
 from state.report import encode_report, report_key
 from state.ticks import Reporter, tick_from
 from state.verdict import Limit, Verdict, encode_verdict, key_of
-from state.waiting import Waiting
+from state.waiting import Codec, Waiting
 
 OLD_AT_ONCE = 32
 """Noops an author, on average, that leave the matrix at once: one write of the archive serves them all."""
@@ -60,6 +60,7 @@ class BlockState(msgspec.Struct, array_like=True):
 
 _decoder = msgspec.msgpack.Decoder(BlockState)
 _encoder = msgspec.msgpack.Encoder()
+_NOOPS = Codec(encode_noops, decode_noops)
 
 
 class ColumnsFold:
@@ -121,7 +122,7 @@ class Block:
         self._reporter = Reporter(self.pasts, swarm, block)
         # A noop that observed another one lived when that one came. So it is still there for as long after that.
         self._afterlife_ms = int(AFTERLIFE * swarm.horizon_ms)
-        self._waiting = Waiting(archive, state.waiting_pieces)
+        self._waiting = Waiting(archive, state.waiting_pieces, _NOOPS)
         self._elders = Elders(self.pasts, self._observers, archive)
         self._tally = dict.fromkeys(ColumnsFold.tallies, 0)
         self._load()

@@ -8,6 +8,7 @@ One YAML file. A wrong one is told in one sentence: the path of the wrong value,
         grace: 30s                        # how long a missing segment may take before a verdict says so
         horizon: 5m                       # how long a noop is looked at: what it entangles, who has it, who accepts it
         blocks: 0                         # blocks of columns; 0 is one for each 256 peers
+        clock: {counters: 1024, hashes: 2}    # the size of the Bloom clocks that its peers put into updates
         epochs:
           - start: 2026-01-01T00:00:00Z
             rules: [majority, everyone, 3]    # how many peers make a noop known or accepted: a name, or a number
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from state.bloom import DEFAULT_PARAMETERS, Parameters
 from state.limits import ROSTER_MAX
 from state.segment import Authors
 from state.signing import is_fit_key
@@ -115,6 +117,13 @@ class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
         return next((rule for rule in self.thresholds if rule.name == name), None)
 
 
+class ClockSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a swarm's Bloom clocks."""
+
+    counters: int = DEFAULT_PARAMETERS.counters
+    hashes: int = DEFAULT_PARAMETERS.hashes
+
+
 class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """One replicated database and the peers that share it."""
 
@@ -124,6 +133,8 @@ class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     grace: str = GRACE_DEFAULT
     horizon: str = HORIZON_DEFAULT
     blocks: int = 0
+    clock: ClockSize | msgspec.UnsetType = msgspec.UNSET
+    """The default is left out of the digest: files from before there were clocks keep theirs."""
 
     @cached_property
     def key(self) -> bytes:
@@ -136,6 +147,11 @@ class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     @cached_property
     def horizon_ms(self) -> int:
         return parse_duration_ms(self.horizon)
+
+    @cached_property
+    def clock_parameters(self) -> Parameters:
+        size = ClockSize() if isinstance(self.clock, msgspec.UnsetType) else self.clock
+        return Parameters(size.counters, size.hashes)
 
     @cached_property
     def blocks_count(self) -> int:
@@ -169,7 +185,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
 
         The number of blocks is left out: it says how work is spread, and no verdict depends on it.
         """
-        swarms = tuple(msgspec.structs.replace(swarm, blocks=0) for swarm in self.swarms)
+        swarms = tuple(
+            msgspec.structs.replace(swarm, blocks=0, clock=msgspec.UNSET if swarm.clock == ClockSize() else swarm.clock)
+            for swarm in self.swarms
+        )
         return sha256(msgspec.json.encode(Config(swarms), order="sorted")).hexdigest()
 
     @cached_property
@@ -251,6 +270,9 @@ def _swarm_problems(swarm: Swarm, path: str) -> Iterator[str]:
         yield f"at `{path}.horizon`: expected 1ms to {HORIZON_MS_MAX // 86_400_000}d, got {swarm.horizon}"
     if not 0 <= swarm.blocks <= BLOCKS_MAX:
         yield f"at `{path}.blocks`: expected 0 to {BLOCKS_MAX}, got {swarm.blocks}"
+    problem = swarm.clock_parameters.problem()
+    if problem:
+        yield f"at `{path}.clock`: {problem}"
     if not swarm.epochs:
         yield f"at `{path}.epochs`: expected at least one epoch, got none"
     for at, epoch in enumerate(swarm.epochs):

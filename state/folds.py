@@ -1,5 +1,6 @@
 """The folds there are, by name. A new one needs a line here, and no new Spark code."""
 
+from state.clocks import ClocksFold
 from state.columns import ColumnsFold
 from state.config import Config
 from state.fold import Fold, FoldFactory
@@ -11,6 +12,7 @@ FOLDS: dict[str, FoldFactory] = {
     "rejected": RejectedFold,
     "logs": LogsFold,
     "columns": ColumnsFold,
+    "clocks": ClocksFold,
     "splits": SplitsFold,
 }
 

@@ -62,3 +62,21 @@ segment that was lost; a peer that invents noops must not fill the state."""
 OLD_REFS_MAX: Final = 256
 """Noops beyond their horizon that one noop can name; further ones count as not held. Each may cost a read of the
 archive, 0.3 ms. A peer that was away for long names one for each peer that went on without it."""
+
+ENTITY_BYTES_MAX: Final = 64
+"""An entity's name: a hash in hex digits fits. It stands in every update of the entity, and in verdicts."""
+
+PARENTS_MAX: Final = 256
+"""Events that one update builds on. As many branches can be joined at once; more are joined in steps."""
+
+EVENTS_MAX: Final = 65_536
+"""Events of one entity. They are held in memory while the entity is worked on, at about a kilobyte each; what has a
+longer life is better made of several entities."""
+
+NESTING_MAX: Final = 128
+"""Forks of an entity's history that stand within each other. Each makes an update dearer by some hashes; replicas that
+join what they see never come near it."""
+
+PENDING_MAX: Final = 1_024
+"""Updates of one author, within one shard, that build on events which nobody has published. A replica that invents
+parents must not fill the state."""

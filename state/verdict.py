@@ -226,6 +226,58 @@ class Undecidable(Episode, frozen=True, kw_only=True, tag="undecidable"):
     split_after_ms: int
 
 
+class Replica(Verdict, frozen=True, kw_only=True, tag="replica"):
+    """How a peer's replica of an entity stands to all the events of it that were published, by its newest update.
+
+    `in_step`: it has them all. `behind`: it only has to catch up. `ahead`: it has some that nobody published.
+    `diverged`, and `why`: it stands on one `branch` of a fork and lacks another; its `clock` says that it has some that
+    nobody published and lacks others; its `digest` is not that of the events that it claims to have.
+    `by_clock`: it named no events that are known, so this is told by its stamp, and numbers are estimates; in step and
+    behind may be coincidence then, unless a digest settled it.
+    Of two verdicts the one with more events, then the one of the later update, then of the earlier times, knows more.
+    """
+
+    author: str
+    entity: str
+    state: str
+    why: str
+    events: int
+    """Of the entity, published by anyone."""
+    lacks: int
+    """Published events that this replica does not have."""
+    extra: int
+    """Events of this replica that nobody published."""
+    by_clock: bool
+    segment: str
+    """The id of the segment with the update that this is judged by."""
+    index: int
+    position: int
+    """Of the op in that segment, counted from 0."""
+    stated_ms: int
+    """Record time of that update."""
+    since_ms: int
+    """Record time of the earliest published event that it lacks; if it lacks none, or that cannot be told, of that
+    update."""
+
+
+class BadUpdate(Verdict, frozen=True, kw_only=True, tag="bad_update"):
+    """An update that cannot be right; of several of one author, entity and reason, the earliest.
+
+    `why`: it is `malformed`; its stamp has other `parameters` than the swarm's; its `stamp` or its `digest` does not
+    follow from the events that it builds on.
+    """
+
+    author: str
+    entity: str
+    why: str
+    segment: str
+    index: int
+    position: int
+    seen_ms: int
+    claimed: str
+    expected: str
+
+
 AnyVerdict = (
     Fork
     | Equivocation
@@ -241,6 +293,8 @@ AnyVerdict = (
     | Silent
     | OneWay
     | Undecidable
+    | Replica
+    | BadUpdate
 )
 KINDS: tuple[type[Verdict], ...] = get_args(AnyVerdict)
 _decoder: msgspec.json.Decoder[AnyVerdict] = msgspec.json.Decoder(AnyVerdict)
@@ -321,10 +375,27 @@ def _facts(one: Verdict, other: Verdict) -> dict[str, Any]:
             for believer in one.believers + other.believers:
                 since[believer.author] = min(since.get(believer.author, believer.since_ms), believer.since_ms)
             return {"believers": tuple(Believer(author, ms) for author, ms in sorted(since.items()))}
-        case Episode(), Episode():
-            return _of(max(one, other, key=lambda v: (v.updated_ms, msgspec.json.encode(_of(v)))))
+        case (Episode(), Episode()) | (Replica(), Replica()):
+            return _of(_later(one, other))
+        case BadUpdate(), BadUpdate():
+            return _of(min(one, other, key=lambda v: (v.seen_ms, v.index, v.position, msgspec.json.encode(_of(v)))))
         case _:
             return {}
+
+
+def _later(one: Verdict, other: Verdict) -> Verdict:
+    """Of two verdicts about something that changes, the one that knows more; of equals, always the same one."""
+    knows = _knowledge(one), _knowledge(other)
+    if knows[0] != knows[1]:
+        return one if knows[0] > knows[1] else other
+    return max(one, other, key=lambda verdict: msgspec.json.encode(_of(verdict)))
+
+
+def _knowledge(verdict: Any) -> tuple[Any, ...]:
+    if isinstance(verdict, Episode):
+        return (verdict.updated_ms,)
+    place = verdict.index, verdict.position, verdict.segment
+    return verdict.events, *place, -verdict.stated_ms, -verdict.since_ms
 
 
 def _of(verdict: Verdict) -> dict[str, Any]:

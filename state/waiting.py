@@ -1,44 +1,70 @@
-"""Noops that wait for the clock: read ahead of it, taken in when it has passed them, in the order of (time, name)."""
+"""What waits for the clock: read ahead of it, taken in when it has passed, in the order of record times.
 
-from collections.abc import Iterable
+A topic is read partition by partition, and one of them can be far ahead while a backlog is read. What is taken in by
+the clock sees the topic as it stood at one moment, so that nothing seems to be missing that is only not read yet.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from state.fold import Archive
-from state.noops import Noop, decode_noops, encode_noops
 
 WAITING_MAX = 200_000
-"""Noops that wait. While a backlog is read, one partition can be ahead of another; beyond this the earliest are taken
-in before their time, and the tick that they belong to may miss them."""
+"""What may wait for one key of a fold. Beyond this the earliest are taken in before their time."""
 _PIECE_BYTES = 64 << 10
 
 
-class Waiting:
-    """Noops by name, each with the earliest time of its copies; kept in pieces in the archive."""
+class Timed(Protocol):
+    """Something with a record time and a name of its own; sorts by the time, then by the name."""
 
-    def __init__(self, archive: Archive, pieces: int) -> None:
+    @property
+    def time_ms(self) -> int: ...
+
+    @property
+    def name(self) -> Any: ...
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+_T = TypeVar("_T", bound=Timed)
+
+
+class Codec(NamedTuple, Generic[_T]):
+    """How what waits is kept."""
+
+    encode: Callable[[Iterable[_T]], bytes]
+    decode: Callable[[bytes], Iterable[_T]]
+
+
+class Waiting(Generic[_T]):
+    """What waits, by name, each with the earliest time of its copies; kept in pieces in the archive."""
+
+    def __init__(self, archive: Archive, pieces: int, codec: Codec[_T]) -> None:
         self._archive = archive
+        self._codec = codec
         self.pieces = pieces
         """How many pieces there are in the archive."""
         kept = b"".join(archive[_name(number)] for number in range(pieces))
-        self._noops = {noop.name: noop for noop in decode_noops(kept)}
+        self._items = {item.name: item for item in codec.decode(kept)} if pieces else {}
         self._changed = False
 
     def add(self, payloads: Iterable[bytes]) -> None:
-        """Take in encoded noops, seen before or not."""
+        """Take in what is encoded, seen before or not."""
         for payload in payloads:
-            for noop in decode_noops(payload):
-                known = self._noops.get(noop.name)
-                if known is None or noop.time_ms < known.time_ms:
-                    self._noops[noop.name] = noop
+            for item in self._codec.decode(payload):
+                known = self._items.get(item.name)
+                if known is None or item.time_ms < known.time_ms:
+                    self._items[item.name] = item
                     self._changed = True
 
-    def take(self, clock_ms: int) -> tuple[list[Noop], int]:
-        """The noops that the clock has passed, in order, then those that there is no room for; how many these are."""
-        due = sorted(noop for noop in self._noops.values() if noop.time_ms <= clock_ms)
-        excess = max(0, len(self._noops) - len(due) - WAITING_MAX)
+    def take(self, clock_ms: int) -> tuple[list[_T], int]:
+        """Those that the clock has passed, in order, then those that there is no room for; how many these are."""
+        due = sorted(item for item in self._items.values() if item.time_ms <= clock_ms)
+        excess = max(0, len(self._items) - len(due) - WAITING_MAX)
         if excess:
-            due += sorted(noop for noop in self._noops.values() if noop.time_ms > clock_ms)[:excess]
-        for noop in due:
-            del self._noops[noop.name]
+            due += sorted(item for item in self._items.values() if item.time_ms > clock_ms)[:excess]
+        for item in due:
+            del self._items[item.name]
         self._changed |= bool(due)
         return due, excess
 
@@ -46,7 +72,7 @@ class Waiting:
         """Write what still waits, if that has changed."""
         if not self._changed:
             return
-        packed = encode_noops(self._noops.values())
+        packed = self._codec.encode(self._items.values()) if self._items else b""
         pieces = [packed[at : at + _PIECE_BYTES] for at in range(0, len(packed), _PIECE_BYTES)]
         for number, piece in enumerate(pieces):
             self._archive[_name(number)] = piece

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nwire.proto\x12\x0equorumscope.v1\"E\n\x07Segment\x12\x0c\n\x04head\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0b\n\x03ops\x18\x03 \x03(\x0c\x12\x0c\n\x04refs\x18\x04 \x01(\x0c\",\n\x02Op\x12\x0e\n\x06origin\x18\x01 \x01(\x0c\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04\x62odyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nwire.proto\x12\x0equorumscope.v1\"E\n\x07Segment\x12\x0c\n\x04head\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0b\n\x03ops\x18\x03 \x03(\x0c\x12\x0c\n\x04refs\x18\x04 \x01(\x0c\"V\n\x02Op\x12\x0e\n\x06origin\x18\x01 \x01(\x0c\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12(\n\x06update\x18\x03 \x01(\x0b\x32\x16.quorumscope.v1.UpdateH\x00\x42\x06\n\x04\x62ody\"h\n\x06Update\x12\x0e\n\x06\x65ntity\x18\x01 \x01(\x0c\x12\x0f\n\x07parents\x18\x02 \x03(\x0c\x12\x13\n\x06\x63hange\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\r\n\x05stamp\x18\x04 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x0c\x42\t\n\x07_changeb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,5 +34,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SEGMENT']._serialized_start=30
   _globals['_SEGMENT']._serialized_end=99
   _globals['_OP']._serialized_start=101
-  _globals['_OP']._serialized_end=145
+  _globals['_OP']._serialized_end=187
+  _globals['_UPDATE']._serialized_start=189
+  _globals['_UPDATE']._serialized_end=293
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from state.verdict import (
     Accepted,
     AnyVerdict,
     BadIndex,
+    BadUpdate,
     Belief,
     ClockSkew,
     Equivocation,
@@ -17,6 +18,7 @@ from state.verdict import (
     Missing,
     OneWay,
     Quarantine,
+    Replica,
     Silent,
     Split,
     Spread,
@@ -32,6 +34,19 @@ _SUSPICIONS = {
     "withheld": "tells one side a story that it does not publish",
     "silent": "fell silent between them",
     "one_way": "is linked to both one way only",
+}
+
+
+_DIVERGENCES = {
+    "branch": "stands on one branch of it and lacks another",
+    "clock": "has events that nobody published, and lacks others",
+    "digest": "does not have the events that it says it has",
+}
+_FAULTS = {
+    "malformed": "is malformed",
+    "parameters": "has a stamp of other parameters than the swarm's",
+    "stamp": "has a stamp that does not follow from what it builds on",
+    "digest": "has a digest that does not follow from what it builds on",
 }
 
 
@@ -125,6 +140,38 @@ def _undecidable(verdict: Undecidable, _: _Naming) -> str:
     )
 
 
+def _replica(verdict: Replica, name: _Naming) -> str:
+    about = "about " if verdict.by_clock else ""
+    lacks, extra = f"{about}{verdict.lacks:,} of {verdict.events:,} events", f"{about}{verdict.extra:,} events"
+    states = {
+        "in_step": f"is in step, with {verdict.events:,} events",
+        "behind": f"is behind by {lacks}",
+        "ahead": f"is ahead by {extra} that nobody published",
+        "diverged": f"has diverged: it {_DIVERGENCES.get(verdict.why, verdict.why)}"
+        + (f" (lacks {lacks})" if verdict.lacks else ""),
+    }
+    who = f"the replica of {entity_name(verdict.entity)} at {name(verdict.author)}"
+    return f"{who} {states.get(verdict.state, verdict.state)}"
+
+
+def _bad_update(verdict: BadUpdate, name: _Naming) -> str:
+    of = f" of {entity_name(verdict.entity)}" if verdict.entity else ""
+    which = f"op {verdict.position + 1} of segment {verdict.index} of {name(verdict.author)}, an update{of},"
+    told = f": {verdict.claimed}, expected {verdict.expected}" if verdict.expected else f": {verdict.claimed}"
+    return f"{which} {_FAULTS.get(verdict.why, verdict.why)}{told}"
+
+
+def entity_name(entity: str) -> str:
+    """An entity's name for people: its text if it is plain printable ASCII, else the first of its hex digits."""
+    try:
+        text = bytes.fromhex(entity).decode("ascii")
+    except ValueError:
+        text = ""
+    if text and text.isprintable() and text == text.strip():
+        return f"'{text}'"
+    return f"{entity[:16]}{'…' if len(entity) > 16 else ''}"
+
+
 def _segment(verdict: Missing | Spread, name: _Naming) -> str:
     return f"segment {verdict.index} ({verdict.id[:12]}) of {name(verdict.author)}"
 
@@ -148,4 +195,6 @@ _SENTENCES: dict[type[Verdict], Callable[[Any, _Naming], str]] = {
     Silent: _silent,
     OneWay: _one_way,
     Undecidable: _undecidable,
+    Replica: _replica,
+    BadUpdate: _bad_update,
 }

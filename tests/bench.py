@@ -2,6 +2,8 @@
 
 - `verify`: ops a second of the streaming job beside those of one plain Python process with the same core (below);
 - `matrix`: noops a second that the columns absorb on one core (tests/benchmatrix.py);
+- `bloom`: merges and compares a second of Bloom clocks, and the bytes of their encodings (tests/benchbloom.py);
+- `clocks`: updates a second that the clocks fold absorbs on one core, and what an entity takes (tests/benchclocks.py);
 - `latency`: from publication to the `accepted` verdict, beside an empty query (tests/benchlatency.py);
 - `exporter`: a scrape of 1,000 peers at 5,000 verdicts a second, and its memory (tests/benchexporter.py).
 
@@ -39,7 +41,7 @@ from streaming.ingest import read_records
 from streaming.queries import Plan, Query, start_query
 from streaming.session import start_session
 from streaming.topics import Setup, create_topics
-from tests import benchexporter, benchlatency, benchmatrix
+from tests import benchbloom, benchclocks, benchexporter, benchlatency, benchmatrix
 
 PEERS = 200
 PARTITIONS = 2
@@ -195,9 +197,8 @@ def _lines(path: str) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each case")
-    parser.add_argument(
-        "--what", choices=["verify", "matrix", "latency", "exporter"], help="only this; else everything"
-    )
+    parts = ["verify", "matrix", "bloom", "clocks", "latency", "exporter"]
+    parser.add_argument("--what", choices=parts, help="only this; else everything")
     parser.add_argument("--case", choices=["1", "50"], help="only the case with so many ops a segment")
     parser.add_argument("--dry", action="store_true", help="do not append to docs/benchmarks.md")
     parser.add_argument("--conf", action="append", default=[], help="Spark setting, NAME=VALUE")
@@ -205,6 +206,10 @@ def main() -> None:
     print(machine(), flush=True)
     if options.what in (None, "matrix"):
         append(benchmatrix.run(options.rounds), dry=options.dry)
+    if options.what in (None, "bloom"):
+        append(benchbloom.run(options.rounds), dry=options.dry)
+    if options.what in (None, "clocks"):
+        append(benchclocks.run(options.rounds), dry=options.dry)
     if options.what in (None, "exporter"):
         with Broker() as broker:
             append(benchexporter.run(Connection(bootstrap=broker.bootstrap)), dry=options.dry)

@@ -14,12 +14,17 @@ import nacl.bindings
 from kafka.partitioner.default import murmur2
 
 from state import merkle, wire_pb2
+from state.bloom import Parameters, indices
+from state.clockcode import encode_clock
+from state.entity import Entity
 from state.head import NO_PREVIOUS, Head
 from state.holding import Holding
 from state.limits import OP_BYTES_MAX, OPS_MAX, RECORD_BYTES_MAX
 from state.segment import Ref, Segment, build, decode_refs, encode_op, encode_refs, rolling_hash, seal
 from state.signing import SigningKey
+from state.update import Update, decode_update, encode_update, event_id
 from state.verdict import json_schema
+from state.version import Version
 
 ROOT = Path(__file__).parent.parent
 SWARM = sha256(b"a swarm for test vectors").digest()
@@ -62,6 +67,7 @@ def files() -> dict[str, str]:
         "tests/vectors/merkle.json": trees(),
         "tests/vectors/segments.json": story.vectors(),
         "tests/vectors/records.json": records(),
+        "tests/vectors/updates.json": updates(),
         "docs/verdicts.schema.json": json_schema(),
     }
     return {path: json.dumps(content, indent=1, ensure_ascii=False) + "\n" for path, content in made.items()}
@@ -482,6 +488,140 @@ class Mutations:
     def first(self) -> bytes:
         ops_hash = rolling_hash(NO_PREVIOUS, self.valid.ops)
         return self.signed(index=1, previous=NO_PREVIOUS, ops_hash=ops_hash)
+
+
+CLOCK = Parameters(16, 2)
+"""Of the vectors, so small that a stamp can be read."""
+ENTITY = b"menu"
+STORY = (
+    ("a", "alice", "", b"soup"),
+    ("b", "bob", "a", b"bread"),
+    ("c", "carol", "b", b"no soup"),
+    ("e", "dave", "b", b""),
+    ("d", "carol", "c", b"salad"),
+    ("f", "alice", "d e", b"salad, and soup"),
+    ("g", "bob", "f", b"wine"),
+    ("h", "dave", "a", b"butter"),
+    ("i", "bob", "", b"another menu"),
+    ("j", "alice", "b h", b"bread and butter"),
+)
+"""Events: a label, the author, the parents and the change. From b on there is a fork that f joins."""
+VERSIONS = ("", "a", "b", "d", "e", "d e", "f", "g", "h", "g h", "g h i", "j", "g i j")
+
+
+def updates() -> dict[str, Any]:
+    made, ids = Entity(CLOCK), dict[str, bytes]()
+    events = []
+    for label, name, parents, change in STORY:
+        update = Update(ENTITY, _sorted_ids(ids, parents), change)
+        ids[label] = event_id(SWARM, KEYS[name].public, update)
+        made.add(ids[label], update.parents)
+        version = made.version_of([ids[label]])
+        update = update._replace(stamp=encode_clock(version.stamp), digest=version.digest)
+        events.append(
+            {
+                "event": label,
+                "author": KEYS[name].public.hex(),
+                "parents": [parent.hex() for parent in update.parents],
+                "change": change.hex(),
+                "id": ids[label].hex(),
+                "indices": list(indices(ids[label], CLOCK)),
+                "op": encode_update(update).hex(),
+            }
+        )
+    return {
+        "about": "ops with updates; the events of one entity; versions of it, with their order, counters and digest",
+        "swarm": SWARM.hex(),
+        "entity": ENTITY.hex(),
+        "clock": CLOCK._asdict(),
+        "ops": [{"how": how, "op": op.hex(), **_what_it_carries(op)} for how, op in _update_ops()],
+        "events": events,
+        "versions": [_version(made.version_of(_sorted_ids(ids, tips)), tips) for tips in VERSIONS],
+        "worked": {"of": "d e", "nodes": [{"node": name, "hash": node.hex()} for name, node in _worked(ids).items()]},
+    }
+
+
+def _sorted_ids(ids: dict[str, bytes], labels: str) -> tuple[bytes, ...]:
+    return tuple(sorted(ids[label] for label in labels.split()))
+
+
+def _version(version: Version, tips: str) -> dict[str, Any]:
+    return {
+        "of": tips,
+        "sequence": [event.id.hex() for event in version.events()],
+        "counters": version.stamp.counters.tolist(),
+        "digest": version.digest.hex(),
+    }
+
+
+def _worked(ids: dict[str, bytes]) -> dict[str, bytes]:
+    """All nodes of the tree of version d e, by hand: the run 0 a b and a group, with the branches e and c d."""
+
+    def node(kind: int, *parts: bytes) -> bytes:
+        return sha256(bytes([kind]) + b"".join(parts)).digest()
+
+    def at(position: int) -> bytes:
+        return position.to_bytes(8)
+
+    made = {label: node(0, at(position), ids[label]) for label, position in zip("abecd", (1, 2, 3, 3, 4), strict=True)}
+    made = {"beginning": node(0, at(0), bytes(32)), **made}
+    made["c d"] = node(1, made["c"], made["d"])
+    made["branch e"] = node(3, ids["e"], made["e"])
+    made["branch c d"] = node(3, ids["c"], made["c d"])
+    made["group"] = node(2, at(3), node(1, made["branch e"], made["branch c d"]))
+    made["positions 0 and 1"] = node(1, made["beginning"], made["a"])
+    made["positions 2 and 3"] = node(1, made["b"], made["group"])
+    made["root"] = node(1, made["positions 0 and 1"], made["positions 2 and 3"])
+    return made
+
+
+def _what_it_carries(op: bytes) -> dict[str, Any]:
+    update = decode_update(op)
+    if not isinstance(update, Update):
+        return {"carries": "nothing" if update is None else "malformed"}
+    return {
+        "carries": "update",
+        "entity": update.entity.hex(),
+        "parents": [parent.hex() for parent in update.parents],
+        "change": None if update.change is None else update.change.hex(),
+        "stamp": update.stamp.hex(),
+        "digest": update.digest.hex(),
+    }
+
+
+def _update_ops() -> Iterator[tuple[str, bytes]]:
+    def op(**fields: Any) -> bytes:
+        return wire_pb2.Op(update=wire_pb2.Update(**fields)).SerializeToString()
+
+    first, second = sha256(b"first").digest(), sha256(b"second").digest()
+    whole = op(entity=ENTITY, parents=sorted((first, second)), change=b"soup", stamp=b"stamp", digest=first)
+    data = encode_op(b"data")
+    yield "an event with claims", whole
+    yield "an event with an empty change", op(entity=ENTITY, change=b"")
+    yield "a statement of the empty version", op(entity=ENTITY)
+    yield "a statement of a version by its tips", op(entity=ENTITY, parents=[first])
+    yield "a statement of a version by its stamp", op(entity=ENTITY, stamp=b"stamp", digest=second)
+    yield "with an origin", wire_pb2.Op(origin=b"client-7").SerializeToString() + whole
+    yield "an entity of 64 bytes", op(entity=bytes(64))
+    yield "data, then an update", data + whole
+    yield (
+        "two updates, which protobuf merges",
+        op(entity=b"old", parents=[bytes(32)]) + op(entity=b"new", parents=[first]),
+    )
+    yield "an unknown field", whole + b"\xa2\x06\x03new"
+    yield "data", data
+    yield "an update, then data", whole + data
+    yield "no body", wire_pb2.Op(origin=b"client-7").SerializeToString()
+    yield "nothing at all", b""
+    yield "no protobuf", whole[:-1]
+    yield "no entity", op(change=b"soup")
+    yield "an entity of 65 bytes", op(entity=bytes(65))
+    yield "a parent of 31 bytes", op(entity=ENTITY, parents=[bytes(31)])
+    yield "parents that are not sorted", op(entity=ENTITY, parents=sorted((first, second), reverse=True))
+    yield "a parent twice", op(entity=ENTITY, parents=[first, first])
+    yield "257 parents", op(entity=ENTITY, parents=[number.to_bytes(32) for number in range(257)])
+    yield "a digest of 31 bytes", op(entity=ENTITY, digest=bytes(31))
+    yield "a digest of 33 bytes", op(entity=ENTITY, digest=bytes(33))
 
 
 def _named(ref: Ref) -> dict[str, Any]:

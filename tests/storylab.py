@@ -96,7 +96,7 @@ class Watched:
 
     def _watch(self) -> list[Moment]:
         config = self.simulation.config
-        first = [_Hosted(fold) for fold in make_folds(("logs", "columns"), config).values()]
+        first = [_Hosted(fold) for fold in make_folds(("logs", "columns", "clocks"), config).values()]
         second = [_Hosted(fold) for fold in make_folds(("splits",), config).values()]
         batches = defaultdict(list)
         for arrival in self.arrivals:

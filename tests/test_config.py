@@ -416,6 +416,40 @@ def test_a_wrong_split_after_is_told(split_after: str) -> None:
     assert complaint(text).startswith("at `swarms[0].epochs[0].split_after`: expected ")
 
 
+@pytest.mark.parametrize(
+    ("clock", "words"),
+    [
+        ("{counters: 0}", "at `swarms[0].clock`: expected 1 to 65536 counters, got 0"),
+        ("{counters: 65537}", "at `swarms[0].clock`: expected 1 to 65536 counters, got 65537"),
+        ("{counters: 64, hashes: 0}", "at `swarms[0].clock`: expected 1 to 16 hashes, got 0"),
+        ("{hashes: 17}", "at `swarms[0].clock`: expected 1 to 16 hashes, got 17"),
+        ("{counters: many}", "at `swarms[0].clock.counters`: expected `int`, got `str`"),
+        ("{size: 3}", "at `swarms[0].clock`: expected only known fields, got `size`"),
+        ("1024", "at `swarms[0].clock`: expected `object`, got `int`"),
+    ],
+)
+def test_a_wrong_size_of_the_clocks_is_told(clock: str, words: str) -> None:
+    assert words in complaint(config_of(epoch(), more=f"    clock: {clock}\n"))
+
+
+def test_the_size_of_the_clocks_has_a_default_and_each_part_of_it_too() -> None:
+    def parameters(more: str) -> tuple[int, int]:
+        return parse_config(config_of(epoch(), more=more)).swarms[0].clock_parameters
+
+    assert parameters("") == parameters("    clock: {}\n") == (1024, 2)
+    assert parameters("    clock: {counters: 64}\n") == (64, 2)
+    assert parameters("    clock: {counters: 65536, hashes: 16}\n") == (65_536, 16)
+
+
+def test_a_file_without_clocks_keeps_the_digest_from_before_there_were_any() -> None:
+    digest = "dcfcebe67888cb39988ec7c0398a3e3a8d66d9a2dba4c6800b11af76d14d4b47"
+    assert parse_config(GOOD).digest == digest
+    sizes = ("{}", "{counters: 1024, hashes: 2}", "{counters: 1024, hashes: 3}", "{counters: 64}")
+    digests = [parse_config(config_of(epoch(), more=f"    clock: {size}\n")).digest for size in sizes]
+    assert digests[0] == digests[1] == parse_config(config_of(epoch())).digest
+    assert len(set(digests)) == 3
+
+
 def test_the_number_of_blocks_is_no_part_of_the_digest_and_all_else_is() -> None:
     digests = [
         parse_config(config_of(epoch(), more=more)).digest

@@ -21,6 +21,7 @@ from state.verdict import (
     Accepted,
     AnyVerdict,
     BadIndex,
+    BadUpdate,
     Belief,
     ClockSkew,
     Equivocation,
@@ -28,6 +29,7 @@ from state.verdict import (
     Known,
     Missing,
     OneWay,
+    Replica,
     Signed,
     Silent,
     Split,
@@ -137,7 +139,16 @@ def levels_of(progress: Any) -> dict[str, int]:
 
 every_scenario = pytest.mark.parametrize("name", SCENARIOS)
 telling_scenarios = pytest.mark.parametrize(
-    "name", ["whole-story", "withheld-story", "silent-listener", "ref-to-nothing", "hostile-input", "rare-noops"]
+    "name",
+    [
+        "whole-story",
+        "withheld-story",
+        "silent-listener",
+        "ref-to-nothing",
+        "hostile-input",
+        "rare-noops",
+        "diverging-replicas",
+    ],
 )
 """Among them they have every kind of verdict."""
 
@@ -192,6 +203,11 @@ def test_clocks_that_are_off_are_those_of_the_ground_truth(runs: Runs, name: str
     run = runs(name)
     found = {one.author: (one.ahead_ms > 0, one.behind_ms > 0) for one in run.found(ClockSkew)}
     assert found == {one.author: (one.skew_ms > 0, one.skew_ms < 0) for one in run.simulation.truth.skewed}
+
+
+@every_scenario
+def test_replicas_and_bad_updates_are_those_of_the_ground_truth(runs: Runs, name: str) -> None:
+    assert list(truthlab.replica_problems(runs(name).judged)) == []
 
 
 @every_scenario
@@ -260,7 +276,8 @@ def test_nothing_else_is_found(runs: Runs, name: str) -> None:
     kinds = {type(decode_verdict(value)) for value in run.verdicts.values()}
     in_logs = {Fork, Equivocation, Missing, BadIndex, ClockSkew}
     in_the_matrix = {Known, Accepted, Belief, Split, Silent, OneWay, Undecidable}
-    assert kinds <= in_logs | in_the_matrix
+    of_entities = {Replica, BadUpdate}
+    assert kinds <= in_logs | in_the_matrix | of_entities
     assert (run.tallies["invariant_violations"], run.tallies["quarantined"]) == (0, 0)
     late = {name: run.tallies[name] for name in ("noops_late", "noops_early", "reports_dropped", "tick_gaps")}
     assert set(late.values()) == {0}, late
@@ -310,7 +327,7 @@ def test_many_small_batches_of_several_partitions_written_bit_by_bit_find_the_sa
 def test_what_the_job_says_it_keeps_is_what_stands_in_its_checkpoint(runs: Runs, name: str) -> None:
     """Also after many batches, several of them the first of a job that was started again."""
     run = runs(name, partitions=4, offsets_max=SMALL, parts=2)
-    for query, folds in (("segments", ("logs", "columns")), ("matrix", ("splits",))):
+    for query, folds in (("segments", ("logs", "columns", "clocks")), ("matrix", ("splits",))):
         state, levels = run.states[query], run.levels[query]
         sizes = [state.sizes[fold] for fold in folds]
         assert levels["state_rows"] == sum(state.keys[fold] for fold in folds) + sum(s.archive_entries for s in sizes)

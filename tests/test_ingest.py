@@ -163,7 +163,7 @@ def test_every_key_is_told_once_what_was_read_even_if_it_has_no_events(
     folds = make_folds(FOLDS, simulation.config)
     told = [(name, key) for name, fold in folds.items() for key in fold.all_keys()]
     assert sorted((row["fold"], row["key"]) for row in rows) == sorted(told)
-    assert {name for name, _ in told} == {"logs", "columns"}
+    assert {name for name, _ in told} == {"logs", "columns", "clocks"}
 
 
 def test_the_reading_has_the_newest_time_of_all_records_and_the_time_of_the_one_after_the_last(

@@ -21,6 +21,7 @@ from state.holding import Holding
 from state.limits import OP_BYTES_MAX, OPS_MAX, RECORD_BYTES_MAX, ROSTER_MAX
 from state.segment import Reason, Segment, build, decode_refs, judge
 from state.signing import SigningKey
+from state.update import Update, decode_update
 
 SWARM = bytes(range(32))
 OTHERS = [SigningKey(bytes([i]) * 32) for i in range(1, 4)]
@@ -60,6 +61,26 @@ def test_a_segment_carries_the_ops_and_origins_that_were_appended(home: Path) ->
         ]
         assert peer.close().ops == []
         assert peer.public == OWN.public
+
+
+def test_updates_and_data_stand_in_a_segment_in_the_order_in_which_they_were_appended(home: Path) -> None:
+    update = Update(b"menu", (b"\1" * 32,), b"add soup", b"a stamp", b"\2" * 32)
+    with open_peer(home) as peer:
+        peer.append(b"before")
+        peer.append_update(update, origin=b"client 7")
+        peer.append_update(Update(b"menu"))
+        segment = peer.close()
+    assert [decode_update(op) for op in segment.ops] == [None, update, Update(b"menu")]
+    assert [wire_pb2.Op.FromString(op).origin for op in segment.ops] == [b"", b"client 7", b""]
+
+
+def test_an_update_that_is_malformed_or_too_large_is_refused_and_nothing_is_queued(home: Path) -> None:
+    with open_peer(home) as peer:
+        with pytest.raises(ValueError, match=r"^entity: want 1 to 64 bytes, got 0$"):
+            peer.append_update(Update(b"", change=b"x"))
+        with pytest.raises(ValueError, match=f"^an op has at most {OP_BYTES_MAX} bytes with its origin and framing"):
+            peer.append_update(Update(b"menu", change=bytes(OP_BYTES_MAX)))
+        assert not peer.close().ops
 
 
 def test_segments_form_one_chain_and_are_read_back_from_any_index(home: Path) -> None:

@@ -12,6 +12,7 @@ from state.config import Config
 from state.fold import Arrival, Arrivals
 from state.head import NO_PREVIOUS
 from state.segment import Segment
+from tests import benchclocks
 from tests.loglab import START_MS, noop
 from tests.matrixlab import PEERS, matrix_config
 
@@ -123,3 +124,13 @@ def test_a_roster_of_4096_has_blobs_below_the_limit_of_a_mebibyte() -> None:
     heard = len({segment.head.author for segment, _ in made.noops})
     assert len(block.pack()) == pytest.approx(140 * heard, rel=0.2)
     assert len(block.pack()) < 1 << 20
+
+
+@pytest.mark.parametrize("batches", [2, 30])
+def test_an_entity_takes_what_the_formula_says(batches: int) -> None:
+    world = benchclocks.World(benchclocks.CASES[-1])
+    got = benchclocks.absorbed(world.crew.config, [world.batch(number) for number in range(batches)])
+    replicas, name = benchclocks.WRITERS + benchclocks.READERS, len(b"entity 10")
+    assert got.events_an_entity == benchclocks.WRITERS * batches
+    want = 60 + got.events_an_entity * (42 + 4) + replicas * (180 + name)
+    assert got.bytes_an_entity == pytest.approx(want, rel=0.2)

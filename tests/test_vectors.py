@@ -1,13 +1,14 @@
 """The test vectors, read by code that shares nothing with ours: what a peer in another language would compute.
 
 The first half of this module is that other implementation, from docs/wire-format.md, with a decoder of protobuf of its
-own. Every vector is computed by it, and by `state`, and both must give what the file says.
+own. The order and the digest of a version are in tests/entitylab.py, which shares nothing with ours either. Every
+vector is computed by it, and by `state`, and both must give what the file says.
 """
 
 import json
 import re
 import struct
-from hashlib import sha256
+from hashlib import sha256, shake_128
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ from nacl.signing import SigningKey as NaclSigningKey
 from nacl.signing import VerifyKey
 
 from state import merkle
+from state.bloom import Parameters
+from state.clockcode import decode_clock
+from state.entity import Entity
 from state.head import Head, decode_head, head_id, is_head_signed, sign_head
 from state.segment import Reason, Ref, Segment, decode_refs, encode_op, encode_refs, judge, rolling_hash
 from state.signing import SigningKey, is_fit_key
+from state.update import Malformed, Update, decode_update, encode_update, event_id
 from tests import make_vectors
+from tests.entitylab import digest, sequence
 
 ROOT = Path(__file__).parent.parent
 LAYOUT = ">II32s32sQ32sQI32s32s32s"
@@ -94,6 +100,59 @@ def write_record(head: bytes, signature: bytes, ops: list[bytes], refs: bytes) -
 
 def write_op(data: bytes, origin: bytes) -> bytes:
     return (write_field(1, origin) if origin else b"") + write_field(2, data)
+
+
+def read_update(op: bytes) -> Any:
+    """The fields of the update in an op; "malformed", or None if there is none."""
+    body = None
+    try:
+        for number, content in read_fields(op):
+            if number in (2, 3):
+                # Of several bodies the last counts, but updates in a row are read like one message.
+                body = None if number == 2 else (body or b"") + content
+        fields = None if body is None else read_fields(body)
+    except NotProtobufError:
+        return None
+    if fields is None:
+        return None
+    last = dict(fields)
+    entity, change, stamp, claimed = last.get(1, b""), last.get(3), last.get(4, b""), last.get(5, b"")
+    parents = tuple(content for number, content in fields if number == 2)
+    is_fit = 1 <= len(entity) <= 64 and len(parents) <= 256 and {len(parent) for parent in parents} <= {32}
+    is_fit = is_fit and list(parents) == sorted(set(parents)) and len(claimed) in (0, 32)
+    return (entity, parents, change, stamp, claimed) if is_fit else "malformed"
+
+
+def name_event(swarm: bytes, author: bytes, entity: bytes, parents: tuple[bytes, ...], change: bytes) -> bytes:
+    counts = struct.pack(">B", len(entity)) + entity + struct.pack(">H", len(parents))
+    return sha256(b"quorumscope.event.v1\0" + swarm + author + counts + b"".join(parents) + change).digest()
+
+
+def clock_indices(event: bytes) -> list[int]:
+    counters, hashes = UPDATES["clock"]["counters"], UPDATES["clock"]["hashes"]
+    prefix = b"quorumscope.bloom.v1\0" + struct.pack(">IB", counters, hashes)
+    words = struct.unpack(f">{hashes}Q", shake_128(prefix + event).digest(8 * hashes))
+    return [word % counters for word in words]
+
+
+def raised(events: list[str]) -> list[int]:
+    """The stamp of the version with these events: of each counter the most that one way to them raises it."""
+
+    def stamp(event: str) -> list[int]:
+        below = raised(EVENTS[event]["parents"])
+        return [count + clock_indices(unhex(event)).count(at) for at, count in enumerate(below)]
+
+    empty = [0] * UPDATES["clock"]["counters"]
+    return [max(counts) for counts in zip(empty, *map(stamp, events), strict=True)]
+
+
+def graph_below(tips: list[str]) -> dict[bytes, list[bytes]]:
+    """These events and all that they build on, with the parents of each, in an order in which these come first."""
+    graph: dict[bytes, list[bytes]] = {}
+    for tip in tips:
+        graph |= graph_below(EVENTS[tip]["parents"])
+        graph[unhex(tip)] = [unhex(parent) for parent in EVENTS[tip]["parents"]]
+    return graph
 
 
 def link(previous: bytes, ops: list[bytes]) -> list[bytes]:
@@ -365,6 +424,62 @@ def test_every_reason_is_there_in_several_ways_and_each_record_once() -> None:
     assert record_of(RECORDS["records"][0]) == unhex(RECORDS["valid"])
 
 
+UPDATES = load("updates")
+EVENTS = {event["id"]: event for event in UPDATES["events"]}
+LABELS = {event["event"]: event["id"] for event in UPDATES["events"]}
+
+
+@pytest.mark.parametrize("vector", UPDATES["ops"], ids=lambda v: f"{v['carries']}: {v['how']}")
+def test_an_op_carries_an_update_or_none_or_one_that_is_malformed(vector: dict[str, Any]) -> None:
+    want: Any = None
+    if vector["carries"] == "malformed":
+        want = "malformed"
+    elif vector["carries"] == "update":
+        change = None if vector["change"] is None else unhex(vector["change"])
+        parents = tuple(unhex(parent) for parent in vector["parents"])
+        want = (unhex(vector["entity"]), parents, change, unhex(vector["stamp"]), unhex(vector["digest"]))
+    assert read_update(unhex(vector["op"])) == want
+    decoded = decode_update(unhex(vector["op"]))
+    assert ("malformed" if isinstance(decoded, Malformed) else decoded) == want
+
+
+@pytest.mark.parametrize("vector", UPDATES["events"], ids=lambda v: v["event"])
+def test_the_id_the_indices_and_the_claims_of_an_event_are_computed(vector: dict[str, Any]) -> None:
+    swarm, author, op = unhex(UPDATES["swarm"]), unhex(vector["author"]), unhex(vector["op"])
+    entity, parents, change, stamp, claimed = read_update(op)
+    assert (entity, change) == (unhex(UPDATES["entity"]), unhex(vector["change"]))
+    assert [parent.hex() for parent in parents] == vector["parents"]
+    event = unhex(vector["id"])
+    assert name_event(swarm, author, entity, parents, change) == event
+    assert event_id(swarm, author, Update(entity, parents, change)) == event
+    assert clock_indices(event) == vector["indices"]
+    assert claimed == digest(graph_below([vector["id"]]))
+    assert decode_clock(stamp).counters.tolist() == raised([vector["id"]])
+    assert encode_update(Update(entity, parents, change, stamp, claimed)) == op
+
+
+@pytest.mark.parametrize("vector", UPDATES["versions"], ids=lambda v: v["of"] or "empty")
+def test_the_order_the_stamp_and_the_digest_of_a_version_are_computed(vector: dict[str, Any]) -> None:
+    tips = [LABELS[label] for label in vector["of"].split()]
+    graph = graph_below(tips)
+    assert [event.hex() for event in sequence(graph)] == vector["sequence"]
+    assert raised(tips) == vector["counters"]
+    assert digest(graph).hex() == vector["digest"]
+    made = Entity(Parameters(**UPDATES["clock"]))
+    for event, parents in graph.items():
+        made.add(event, parents)
+    assert [event.hex() for event in made.sequence()] == vector["sequence"]
+    assert made.version.digest.hex() == vector["digest"]
+    assert made.version.stamp.counters.tolist() == vector["counters"]
+
+
+def test_the_worked_example_of_a_digest_leads_to_the_digest_of_its_version() -> None:
+    (version,) = (version for version in UPDATES["versions"] if version["of"] == UPDATES["worked"]["of"])
+    hashes = [node["hash"] for node in UPDATES["worked"]["nodes"]]
+    assert len(set(hashes)) == len(hashes) == 13
+    assert sha256(b"quorumscope.version.v1\0" + unhex(hashes[-1])).hexdigest() == version["digest"]
+
+
 def test_every_long_value_in_the_document_stands_in_the_vectors() -> None:
     """Values of a worked example that were not computed would teach a wrong format."""
     text = (ROOT / "docs" / "wire-format.md").read_text(encoding="utf-8")
@@ -372,5 +487,5 @@ def test_every_long_value_in_the_document_stands_in_the_vectors() -> None:
     values = re.findall(r"\b[0-9a-f]{64,}\b", text)
     assert len(values) > 10
     assert [value for value in values if value not in vectors] == []
-    for domain in (b"quorumscope.head.v1\0", b"quorumscope.sign.v1\0"):
+    for domain in (b"quorumscope.%s.v1\0" % name for name in (b"head", b"sign", b"event", b"version")):
         assert f"`{domain.hex()}`" in text

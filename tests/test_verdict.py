@@ -20,6 +20,7 @@ from state.verdict import (
     KINDS,
     Accepted,
     BadIndex,
+    BadUpdate,
     Belief,
     Believer,
     ClockSkew,
@@ -31,6 +32,7 @@ from state.verdict import (
     Named,
     OneWay,
     Quarantine,
+    Replica,
     Signed,
     Silent,
     Split,
@@ -153,6 +155,26 @@ STRATEGIES: dict[type[Verdict], st.SearchStrategy[Any]] = {
     Silent: episode(Silent, author=AUTHOR_ONLY, since_ms=few_times),
     OneWay: episode(OneWay, author=AUTHOR_ONLY, direction=st.sampled_from(["hears", "heard"])),
     Undecidable: episode(Undecidable, interval_ms=few_times, split_after_ms=few_times),
+    Replica: about(
+        Replica,
+        author=AUTHOR_ONLY,
+        entity=st.just(b"menu".hex()),
+        state=st.sampled_from(["in_step", "behind", "ahead", "diverged"]),
+        why=st.sampled_from(["", "branch", "clock", "digest"]),
+        **dict.fromkeys(("events", "index", "position", "stated_ms", "since_ms"), few_times),
+        **dict.fromkeys(("lacks", "extra"), st.integers(0, 2)),
+        by_clock=st.booleans(),
+        segment=st.sampled_from([hex_id(5), hex_id(6)]),
+    ),
+    BadUpdate: about(
+        BadUpdate,
+        author=AUTHOR_ONLY,
+        entity=st.just(b"menu".hex()),
+        why=st.just("digest"),
+        segment=st.sampled_from([hex_id(5), hex_id(6)]),
+        **dict.fromkeys(("index", "position", "seen_ms"), few_times),
+        **dict.fromkeys(("claimed", "expected"), st.sampled_from(["", "0a", "0b"])),
+    ),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 

@@ -14,9 +14,11 @@ from state.segment import Segment
 from state.verdict import (
     Accepted,
     AnyVerdict,
+    BadUpdate,
     Belief,
     Known,
     OneWay,
+    Replica,
     Silent,
     Split,
     Undecidable,
@@ -64,6 +66,7 @@ class Found:
             *silent_problems(self, search.topic),
             *one_way_problems(self, search),
             *undecidable_problems(self),
+            *replica_problems(self),
         ]
 
 
@@ -295,6 +298,18 @@ def undecidable_problems(found: Found) -> Iterator[str]:
             yield f"undecidable: want it from about {first_ms}, got {verdict.opened_ms}"
         if not (3 * verdict.interval_ms > verdict.split_after_ms == epoch.split_after_ms):
             yield f"undecidable: {verdict.interval_ms} ms are no third of {verdict.split_after_ms} ms"
+
+
+def replica_problems(found: Found) -> Iterator[str]:
+    """How many events one lacks is compared where it named its version: a clock tells about how many."""
+    want = {(one.author, one.entity): (one.state, one.why) for one in found.truth.replicas}
+    got = {(one.author, one.entity): (one.state, one.why) for one in found.of(Replica)}
+    yield from _differences("replica", want, got)
+    lacks = {(one.author, one.entity): one.lacks for one in found.truth.replicas if one.lacks is not None}
+    told = {(one.author, one.entity): one.lacks for one in found.of(Replica) if (one.author, one.entity) in lacks}
+    yield from _differences("lacks", lacks, told)
+    bad = {(one.author, one.entity, one.why): True for one in found.truth.bad_updates}
+    yield from _differences("bad update", bad, {(v.author, v.entity, v.why): True for v in found.of(BadUpdate)})
 
 
 def found_at(found: Found, time_ms: int) -> str:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from dashboards.web.markup import TEXT_LENGTH_MAX
 from state.verdict import (
     BadIndex,
+    BadUpdate,
     Belief,
     Believer,
     ClockSkew,
@@ -19,12 +20,14 @@ from state.verdict import (
     Named,
     OneWay,
     Quarantine,
+    Replica,
     Signed,
     Silent,
     Split,
     Suspect,
     Undecidable,
     Verdict,
+    key_of,
 )
 from tests.pagelab import NOW_MS, lab_author, lab_config
 
@@ -57,9 +60,27 @@ def verdict(kind: type[Verdict], key: str = "one", **fields: Any) -> Any:
         "ended_ms": None,
         "observers": "7",
         "rule": "majority",
+        **dict.fromkeys(("events", "lacks", "position"), 1),
+        "extra": 0,
+        **dict.fromkeys(("stated_ms", "seen_ms"), NOW_MS - 60_000),
+        "entity": b"menu".hex(),
+        "by_clock": False,
+        "state": "behind",
+        "claimed": "00",
+        "expected": "01",
+        "why": "stamp" if kind is BadUpdate else "",
     }
+    if kind in (BadUpdate, Replica):
+        plain_fields["segment"] = "cc" * 32
     known = {name: value for name, value in plain_fields.items() if name in kind.__struct_fields__}
     return kind(key=key, swarm=CONFIG.swarms[0].id, config="c", **(known | fields))
+
+
+def replica(entity: str = "menu", state: str = "behind", why: str = "", **fields: Any) -> Any:
+    """A verdict about bob's replica of an entity, or that of another `author`, under its key."""
+    author, name = fields.pop("author", BOB), entity.encode().hex()
+    key = key_of(Replica, CONFIG.swarms[0].id, author, name)
+    return verdict(Replica, key, author=author, entity=name, state=state, why=why, **fields)
 
 
 def versions(*ids: str) -> tuple[Signed, ...]:
@@ -83,6 +104,8 @@ def with_text(text: str) -> list[Verdict]:
             verdict(Belief, f"belief/{author}/{text}", branch=text, believers=(Believer(text, NOW_MS),), **about),
             verdict(Silent, f"silent/{author}/{text}", **about),
             verdict(OneWay, f"one_way/{author}/{text}", direction=text, **about),
+            verdict(BadUpdate, f"bad_update/{author}/{text}", entity=text, why=text, claimed=text, **about),
+            replica(f"{text} "[:16], "diverged", why=text, **about),
             verdict(Known, f"known/{author}/{text}", rule=text, id=text, **about),
         ]
     return [
