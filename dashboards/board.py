@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from dashboards import replicas
 from dashboards.watch import SwarmWatch
 from state.config import Config
 from state.fold import Topic
@@ -22,6 +23,7 @@ from state.verdict import (
     Fork,
     Known,
     Quarantine,
+    Replica,
     Verdict,
     decode_verdict,
     versions_of,
@@ -108,6 +110,9 @@ class Board:
 
     def _withdraw(self, key: str) -> None:
         self.quarantines.pop(key, None)
+        replica = replicas.place_of(key)
+        if replica is not None and replica.swarm in self.watches:
+            self.watches[replica.swarm].replicas.withdraw(replica.author, replica.entity)
         place = self._places.pop(key, None)
         if place is not None:
             self.watches[place.swarm].findings.withdraw(place.kind, place.author, key)
@@ -129,6 +134,8 @@ def _can_be(verdict: AnyVerdict) -> bool:
     """Whether what a verdict says can be shown: a later step may rely on it."""
     if isinstance(verdict, Known | Accepted):
         return _is_small((verdict.index, verdict.published_ms, verdict.done_ms))
+    if isinstance(verdict, Replica) and not replicas.can_be(verdict):
+        return False
     if isinstance(verdict, Fork | Equivocation) and len({version.id for version in versions_of(verdict)}) < 2:
         return False
     return _is_small(msgspec.to_builtins(verdict))

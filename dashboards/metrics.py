@@ -132,6 +132,38 @@ _FINDINGS = (
     gauge("limits_exceeded", ("swarm", "peer", "limit"), "1 for a limit that a peer went over, for ever."),
     gauge("quarantined_keys", ("fold",), "Keys of a fold that stand still because of a bug in it. Must not be there."),
 )
+_REPLICAS = (
+    gauge(
+        "entities",
+        _SWARM,
+        "Entities of which the replica of some peer is known. Where it is 0, there are no series of replicas.",
+    ),
+    gauge(
+        "replicas",
+        ("swarm", "peer", "state"),
+        "Replicas of entities at a peer, by how they stand to all that was published: in_step, behind, ahead or "
+        "diverged. Told by what the peer last said of each; what it has heard since, it cannot tell.",
+    ),
+    gauge(
+        "replicas_contradicted",
+        _PEER,
+        "Those of a peer's diverged replicas whose digest is not that of the events that they claim to have. A damaged "
+        "store, a fault in its software and a lie look the same.",
+    ),
+    gauge("replica_lacks_events_max", _PEER, "The most published events that a replica of a peer does not have."),
+    gauge(
+        "replica_diverged_since_timestamp_seconds",
+        _PEER,
+        "Since when the oldest divergence of a peer's replicas lasts: record time of the first event that it lacks. "
+        "Replicas that are contradicted are left out.",
+    ),
+    counter(
+        "bad_updates_total",
+        ("swarm", "peer", "why"),
+        "Entities of which a peer published an update that cannot be right, up to 256 for each reason: malformed, "
+        "parameters, stamp or digest. Further ones of one entity and reason count no more.",
+    ),
+)
 _PEERS = (
     gauge("peer_silent", _PEER, "1 for a peer that has published nothing for `split_after`. It cannot tell why."),
     gauge("peer_silent_since_timestamp_seconds", _PEER, "Record time of a silent peer's newest segment."),
@@ -167,5 +199,5 @@ _PAIRS = (
     ),
 )
 
-METRICS = by_name((*_EXPORTER, *_SWARMS, *_FINDINGS, *_PEERS, *_PAIRS))
+METRICS = by_name((*_EXPORTER, *_SWARMS, *_FINDINGS, *_REPLICAS, *_PEERS, *_PAIRS))
 """In the order in which the budget of series is spent."""

@@ -11,13 +11,16 @@ import numpy as np
 
 from dashboards.board import Board
 from dashboards.findings import Lie, versions_ms
+from dashboards.metrics import METRICS
 from dashboards.pairs import worst_pairs
+from dashboards.replicasamples import replica_samples
 from dashboards.watch import OTHER, SwarmWatch
 from dashboards.web.evidencefile import evidence_path
 from state.authorlog import LIMITS as LOG_LIMITS
+from state.clocks import LIMITS as ENTITY_LIMITS
 from state.folds import FOLDS
 from state.grid import Grid, branch_letter
-from state.metric import Sample
+from state.metric import Distribution, Kind, Sample
 from state.pasts import LIMITS as MATRIX_LIMITS
 from state.verdict import (
     BadIndex,
@@ -36,7 +39,7 @@ from state.verdict import (
 EPISODE_KINDS = ("split", "silent", "one_way", "undecidable")
 DIRECTIONS = ("hears", "heard")
 WHYS = frozenset({"forked", "withheld", "silent", "one_way"})
-LIMIT_NAMES = frozenset({*LOG_LIMITS, *MATRIX_LIMITS})
+LIMIT_NAMES = frozenset({*LOG_LIMITS, *MATRIX_LIMITS, *ENTITY_LIMITS})
 
 
 class Scope(NamedTuple):
@@ -66,10 +69,12 @@ class Sampler:
         quarantined = Counter(_one_of(one.fold, FOLDS) for one in board.quarantines.values())
         yield from (Sample("quarantined_keys", (fold,), count) for fold, count in sorted(quarantined.items()))
         for watch in watches:
-            yield from _lies(watch, self._url)
+            yield from _by_name(_lies(watch, self._url))
         for watch in watches:
-            yield from _faults(watch)
+            yield from _by_name(_faults(watch))
             yield from _episodes(watch)
+        for watch in watches:
+            yield from replica_samples(watch)
         drawn = [self._draw(watch, watch.grid) for watch in watches if watch.grid is not None]
         for one in drawn:
             yield from one.peers
@@ -238,6 +243,17 @@ def _found_only(watch: SwarmWatch, kind: type) -> Iterator[tuple[str, str]]:
 
 def _one_of(text: str, known: Container[str]) -> str:
     return text if text in known else OTHER
+
+
+def _by_name(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """A peer that has had several keys, one after another, is one: counts add up, else the greatest value tells."""
+    merged: dict[tuple[str, tuple[str, ...]], float] = {}
+    for metric, labels, value in samples:
+        assert not isinstance(value, Distribution)
+        held = merged.get((metric, labels), value)
+        is_count = METRICS[metric].kind == Kind.COUNTER and (metric, labels) in merged
+        merged[metric, labels] = held + value if is_count else max(held, value)
+    return (Sample(metric, labels, value) for (metric, labels), value in merged.items())
 
 
 def _with_names(watch: SwarmWatch, authors: Iterable[str]) -> Iterator[tuple[str, str]]:

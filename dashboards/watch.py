@@ -2,11 +2,12 @@
 
 from dashboards.episodes import Episodes
 from dashboards.findings import Findings
+from dashboards.replicas import Replicas
 from dashboards.spread import Spread
 from state.config import Epoch, Swarm
 from state.grid import Grid, GridMaker
 from state.report import Report
-from state.verdict import Accepted, AnyVerdict, Episode, Known, Quarantine
+from state.verdict import Accepted, AnyVerdict, Episode, Known, Quarantine, Replica
 
 OTHER = "other"
 """What is in no roster has this name: labels come from the configuration alone, never from what somebody wrote."""
@@ -21,6 +22,7 @@ class SwarmWatch:
         self.findings = Findings()
         self.episodes = Episodes()
         self.spread = Spread()
+        self.replicas = Replicas(swarm.id, self.names)
         self.grid: Grid | None = None
         self._grids = GridMaker()
         self._rules = {rule.name for epoch in swarm.epochs for rule in epoch.thresholds}
@@ -46,6 +48,8 @@ class SwarmWatch:
                     self.spread.add(verdict, written_ms)
             case Episode():
                 self.episodes.add(verdict)
+            case Replica():
+                self.replicas.add(verdict)
             case Quarantine():
                 pass
             case _:

@@ -1,6 +1,7 @@
 """The exporter's state: what it counts does not depend on when it was started, and nothing on a topic stops it."""
 
 import copy
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -12,7 +13,9 @@ from dashboards import findings
 from dashboards.board import Board, Record
 from dashboards.watch import OTHER
 from producers.scenarios import SCENARIOS
+from state.config import Config
 from state.fold import Topic
+from state.signing import SigningKey
 from state.verdict import (
     Accepted,
     BadIndex,
@@ -31,7 +34,7 @@ from tests.simlab import simulated
 from tests.verdictlab import CONFIG, verdict, versions
 
 SCENARIO_NAMES = sorted(SCENARIOS)
-QUICK = ("lying-peer", "whole-story", "withheld-story")
+QUICK = ("lying-peer", "whole-story", "withheld-story", "diverging-replicas")
 EACH = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in SCENARIO_NAMES]
 STORY = "whole-story"
 
@@ -50,6 +53,21 @@ def test_a_compacted_topic_counts_as_the_whole_one(name: str) -> None:
     for key, count in counted.items():
         # Buckets may only rise: the last verdict of a key knows of earlier observers than the first one did.
         assert again[key] == count or (key[0].endswith("latency_seconds") and again[key] > count), key
+
+
+def test_a_peer_that_got_a_new_key_under_its_name_keeps_the_forks_of_the_old_one() -> None:
+    """As the runbook of ForkDetected advises: an epoch with another key for the name."""
+    (swarm,) = config_of("lying-peer").swarms
+    (epoch,) = swarm.epochs
+    (liar,) = {fork.author for fork in simulated("lying-peer").truth.forks}
+    name = swarm.authors[bytes.fromhex(liar)]
+    renewed = {**epoch.roster, name: SigningKey(b"renewed".ljust(32)).public.hex()}
+    halfway = simulated("lying-peer").records[len(simulated("lying-peer").records) // 2].time_ms
+    later = msgspec.structs.replace(epoch, start=datetime.fromtimestamp(halfway // 1000, UTC), roster=renewed)
+    config = Config((msgspec.structs.replace(swarm, epochs=(epoch, later)),))
+    samples = samples_of(board_of(config, records_of("lying-peer")))
+    assert samples["forks_total", (swarm.name, name)] == 1
+    assert samples["last_fork_timestamp_seconds", (swarm.name, name)] > 0
 
 
 @pytest.mark.parametrize("name", [*QUICK, pytest.param("gone-for-good", marks=pytest.mark.slow)])

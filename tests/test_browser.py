@@ -17,10 +17,11 @@ from dashboards.health import Health
 from dashboards.site import Address, Request, Response, serving
 from dashboards.web.pages import answer
 from state.evidence import check_evidence
+from state.verdict import BadUpdate
 from tests.boardlab import board_of
 from tests.browserlab import SCREENSHOTS, Browser, awaited, started_browser
-from tests.pagelab import SPLIT_SECOND, health_of, lab_board, lab_config, lab_report, story_board
-from tests.verdictlab import CONFIG, with_text
+from tests.pagelab import SPLIT_SECOND, health_of, lab_author, lab_board, lab_config, lab_report, story_board
+from tests.verdictlab import CONFIG, replica, verdict, with_text
 
 pytestmark = pytest.mark.programs
 
@@ -222,6 +223,29 @@ def test_a_healthy_swarm_and_a_large_one_fit_too(browser: Browser, stage: Stage,
     browser.open(stage.url, width=width)
     assert "missed something of the author for longest" in browser.driver.find_element(By.TAG_NAME, "main").text
     check_picture(browser, f"large-{width}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_replicas_that_are_not_in_step_fit_desk_and_phone_in_light_and_dark(
+    browser: Browser, stage: Stage, width: int, scheme: str
+) -> None:
+    attack = "<script>window.ran = 1</script>"
+    told = [
+        *(replica(f"in step {number}", "in_step") for number in range(30)),
+        replica("ledger", "diverged", "digest", lacks=0, events=40),
+        replica(attack, "diverged", "branch", lacks=4, events=900, since_ms=0),
+        replica("W" * 64, "diverged", "clock", lacks=4_000_000, extra=2, events=60_000, by_clock=True),
+        replica("\u202eright to left", "ahead", extra=2, lacks=0, author=lab_author("ann")),
+        *(replica(f"page {number}", "behind", lacks=number + 1, events=99) for number in range(40)),
+        verdict(BadUpdate, entity=attack.encode().hex(), why="digest", claimed="ab" * 32, expected="cd" * 32),
+    ]
+    stage.show(lab_board(CONFIG, *told))
+    browser.open(stage.url, width=width, scheme=scheme)
+    assert browser.driver.title.startswith("Critical: Swarm lab: replicas of bob do not have the events")
+    assert f"the replica of '{attack}' at bob" in browser.driver.find_element(By.TAG_NAME, "main").text
+    assert browser.run("return [window.ran, document.scripts.length]") == [None, 0]
+    check_picture(browser, f"replicas-{width}-{scheme}")
 
 
 @pytest.mark.parametrize("width", [DESK, PHONE])

@@ -11,9 +11,11 @@ from dashboards.exposition import SERIES_BUDGET, SampleCollector, make_registry,
 from dashboards.metrics import METRICS
 from dashboards.samples import Scope
 from state.metric import Distribution, Histogram, Kind, Metric, Sample
+from state.verdict import Replica, key_of
 from streaming.pipeline import PIPELINE_METRICS, Pipeline
 from tests.boardlab import URL, acceptance, board_of, board_samples, large_report, large_swarm, records_of
 from tests.make_docs import PAGE, current_page
+from tests.pagelab import verdict_record
 from tests.simlab import simulated
 
 ALL = [*METRICS.values(), *PIPELINE_METRICS.values()]
@@ -43,7 +45,7 @@ def test_no_two_metrics_share_a_name() -> None:
     assert len({metric.name for metric in ALL}) == len(ALL)
 
 
-@pytest.mark.parametrize("name", [STORY, "withheld-story"])
+@pytest.mark.parametrize("name", [STORY, "withheld-story", "diverging-replicas"])
 def test_each_sample_has_the_labels_of_its_metric_and_names_only_from_the_roster(name: str) -> None:
     (swarm,) = simulated(name).config.swarms
     peers = {*swarm.authors.values(), "other"}
@@ -126,6 +128,35 @@ def test_a_thousand_peers_do_not_explode() -> None:
     assert len({labels for metric, labels, _ in samples if metric == "peer_index"}) == 1000
     small = list(board_samples(board, URL, Scope(pair_peers_max=1000)))
     assert sum(sample.metric == "pair_lag_segments" for sample in small) == 1000 * 999
+
+
+def test_replicas_of_a_thousand_peers_have_a_bounded_number_of_series_however_many_entities_there_are() -> None:
+    config = large_swarm(1000)
+    (swarm,) = config.swarms
+    members = [author.hex() for author in swarm.epochs[0].members]
+    about = {"swarm": swarm.id, "config": "c" * 64, "segment": "cc" * 32, "why": "branch", "state": "diverged"}
+    facts = dict.fromkeys(("events", "lacks", "extra", "index", "position"), 1)
+    board = board_of(config, [large_report(config, START_MS)])
+    before = len(list(board_samples(board, URL, Scope())))
+    board.absorb(
+        verdict_record(
+            Replica(
+                key=key_of(Replica, swarm.id, author, entity),
+                **about | facts,
+                author=author,
+                entity=entity,
+                by_clock=False,
+                stated_ms=1,
+                since_ms=at,
+            )
+        )
+        for at, author in enumerate(members)
+        for entity in (f"{at:08x}", "ab" * 8, "cd" * 8)
+    )
+    samples = list(board_samples(board, URL, Scope()))
+    assert len(samples) - before == 1000 * (4 + 1 + 1 + 1 + 4)
+    assert len(samples) < SERIES_BUDGET
+    assert {one.value for one in samples if one.metric == "entities"} == {1002}
 
 
 def test_the_worst_pairs_are_the_worst() -> None:

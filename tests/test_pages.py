@@ -21,7 +21,7 @@ from state.verdict import Equivocation, Fork
 from tests.boardlab import board_of, large_report, large_swarm
 from tests.pagelab import NOW_MS, SPLIT_SECOND, Shown, get, health_of, lab_board, shown, story_board, verdict_record
 from tests.storylab import watched
-from tests.verdictlab import BOB, CONFIG, verdict, with_text
+from tests.verdictlab import BOB, CONFIG, replica, verdict, with_text
 
 ROOT = Path(__file__).parent.parent
 
@@ -204,9 +204,41 @@ def test_the_state_for_scripts_is_well_where_nothing_is_wrong() -> None:
     state = json.loads(get("/status.json", board).body)
     assert (state["state"], state["sentence"], state["problems"]) == ("well", "All is well", [])
     assert state["time_ms"] == NOW_MS
+    (swarm,) = state["swarms"]
+    none = dict.fromkeys(("entities", "in_step", "behind", "ahead", "diverged", "contradicted"), 0)
+    assert swarm["replicas"] == none | {"worst": []}
     never = json.loads(get("/status.json", Board(CONFIG)).body)
     assert never["swarms"][0]["tick_ms"] is None
     assert never["swarms"][0]["rules"][0]["accepted_p99_s"] is None
+
+
+def test_the_state_for_scripts_has_the_replicas_that_are_not_in_step() -> None:
+    board = lab_board(
+        CONFIG,
+        replica("menu", "diverged", "digest", lacks=2, events=9, index=4, position=1, since_ms=NOW_MS - 5),
+        replica("draft", "in_step"),
+        replica("draft", "behind", author=CONFIG.swarms[0].epochs[0].roster["ann"]),
+    )
+    (swarm,) = json.loads(get("/status.json", board).body)["swarms"]
+    counts = {name: count for name, count in swarm["replicas"].items() if name != "worst"}
+    assert counts == {"entities": 2, "in_step": 1, "behind": 1, "ahead": 0, "diverged": 1, "contradicted": 1}
+    worst, other = swarm["replicas"]["worst"]
+    assert worst == {
+        "peer": "bob",
+        "entity": b"menu".hex(),
+        "state": "diverged",
+        "why": "digest",
+        "events": 9,
+        "lacks": 2,
+        "extra": 0,
+        "segment": "cc" * 32,
+        "index": 4,
+        "position": 1,
+        "since_ms": NOW_MS - 5,
+        "sentence": "the replica of 'menu' at bob has diverged: it does not have the events that it says it has "
+        "(lacks 2 of 9 events)",
+    }
+    assert (other["peer"], other["state"]) == ("ann", "behind")
 
 
 def test_pages_are_made_without_holding_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +258,8 @@ def test_what_comes_later_does_not_change_a_page_that_is_being_made() -> None:
     board = lab_board(CONFIG)
     snapshot = pages.take_snapshot(board, health_of(board))
     before = pages.status_page(snapshot, refreshing=False)
-    board.absorb([verdict_record(verdict(Equivocation)), verdict_record(verdict(Fork, "fork"))])
+    told = [verdict(Equivocation), verdict(Fork, "fork"), replica("menu", "diverged", "branch"), replica("draft")]
+    board.absorb(map(verdict_record, told))
     assert pages.status_page(snapshot, refreshing=False) == before
     assert BOB in {one.verdict.author for one in pages.take_snapshot(board, health_of(board)).swarms[0].of(Fork)}
 

@@ -46,7 +46,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.programs]
 PREFIX = "real"
 ROOT = Path(__file__).parent.parent
 RULES = ROOT / "dashboards" / "alerts" / "quorumscope.yaml"
-TROUBLES = ("whole-story", "lying-peer", "withheld-story", "silent-listener", "hostile-input", "rare-noops")
+TROUBLES = (
+    *("whole-story", "lying-peer", "withheld-story", "silent-listener", "hostile-input", "rare-noops"),
+    "diverging-replicas",
+)
 LIAR_SWARM, SPLIT_SWARM = "lying-peer", "whole-story"
 STEP_S = 2
 """Between two moments at which Prometheus is asked what it knew: as often as it scrapes."""
@@ -62,6 +65,7 @@ QUIET = {
     "StateNearLimit": "needs a state of a megabyte",
     "ExporterDown": "needs an exporter that is gone for minutes",
     "ExporterBehind": "two of its rules need an exporter that is behind or without Kafka",
+    "ReplicaDiverged": "one of its two rules needs ten minutes of divergence",
     "InvariantBroken": "one of its two rules needs a broken invariant",
     "SeriesDropped": "needs more series than the budget",
 }

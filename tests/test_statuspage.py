@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dashboards.board import NUMBER_MAX, Board
 from dashboards.pairs import node_labels
+from dashboards.replicas import LASTING_MS
 from dashboards.spread import LATENCY_BOUNDS_S, Tally
 from dashboards.web.acceptancetable import within_s
 from dashboards.web.markup import plain
@@ -21,6 +22,7 @@ from state.metric import Histogram
 from state.verdict import (
     Accepted,
     BadIndex,
+    BadUpdate,
     Belief,
     Believer,
     ClockSkew,
@@ -36,6 +38,7 @@ from state.verdict import (
     Undecidable,
     Verdict,
 )
+from state.words import entity_name
 from tests.boardlab import board_of
 from tests.pagelab import (
     NOW_MS,
@@ -51,7 +54,7 @@ from tests.pagelab import (
     verdict_record,
 )
 from tests.storylab import watched
-from tests.verdictlab import BOB, CONFIG, HOSTILE, verdict, versions, with_text
+from tests.verdictlab import BOB, CONFIG, HOSTILE, replica, verdict, versions, with_text
 
 
 def page_of(*verdicts: Verdict, config: Config = CONFIG, time_ms: int = NOW_MS) -> Shown:
@@ -65,7 +68,10 @@ def headline(page: Shown) -> str:
 def test_a_swarm_in_which_nothing_is_wrong_is_well_at_the_top_and_in_the_title() -> None:
     page = page_of()
     assert headline(page) == "All is well"
-    assert "Nothing found of: forks, missing segments, wrong indexes, clocks, limits, open episodes." in page.text
+    assert (
+        "Nothing found of: forks, missing segments, wrong indexes, bad updates, clocks, limits, open episodes."
+        in page.text
+    )
     assert "Critical" not in page.text
     assert "Warning" not in page.text
 
@@ -149,6 +155,7 @@ def test_many_believers_are_counted_and_all_of_them_are_everyone_else() -> None:
     assert "everyone else (11)" in text
 
 
+PROBLEMS = ("whole-story", "ref-to-nothing", "hostile-input", "diverging-replicas")
 EXPECTED: list[tuple[Verdict, str]] = [
     (verdict(Fork), "bob forked its log"),
     (verdict(Equivocation, index=7), "bob signed two different segments with index 7"),
@@ -158,6 +165,15 @@ EXPECTED: list[tuple[Verdict, str]] = [
     (verdict(Limit, limit="branches", maximum=64), "bob went over the limit of 64 branches"),
     (verdict(Quarantine, fold="logs", error="ZeroDivisionError"), "the fold logs failed on key 00: ZeroDivisionError"),
     (verdict(Split, sides=((BOB,), (lab_author("ann"),))), "main side (1): bob side 2 (1): ann"),
+    (
+        verdict(BadUpdate, why="digest", index=9, position=2, claimed="aa", expected="bb"),
+        "segment 9 of bob, an update of 'menu', has a digest that does not follow from what it builds on: aa, expected",
+    ),
+    (
+        replica("menu", "diverged", "digest", lacks=2, events=7),
+        "the replica of 'menu' at bob has diverged: it does not have the events that it says it has (lacks 2 of 7",
+    ),
+    (replica("menu", "behind", lacks=2, events=7), "the replica of 'menu' at bob is behind by 2 of 7 events"),
     (verdict(Silent), "bob is silent"),
     (verdict(OneWay), "bob hears the others and is not heard"),
     (verdict(Undecidable), "cannot be told: its peers sign every 400 s"),
@@ -170,17 +186,76 @@ EXPECTED: list[tuple[Verdict, str]] = [
 def test_every_kind_of_verdict_is_told(found: Verdict, text: str) -> None:
     page = page_of(found)
     assert text in page.text
-    assert (headline(page) == "All is well") == isinstance(found, Known | Accepted | ClockSkew)
+    assert (headline(page) == "All is well") == (
+        isinstance(found, Known | Accepted | ClockSkew) or getattr(found, "state", "") == "behind"
+    )
 
 
 def test_a_fact_is_a_problem_for_a_day_and_then_a_note() -> None:
-    facts = [verdict(Equivocation), verdict(Limit), verdict(BadIndex), verdict(ClockSkew)]
+    facts = [verdict(Equivocation), verdict(Limit), verdict(BadIndex), verdict(BadUpdate, "bad"), verdict(ClockSkew)]
     board = lab_board(CONFIG, *facts, time_ms=NOW_MS - FACT_MS + 1)
-    assert headline(shown("/", board)) == "Critical: Swarm lab: bob signed two versions of one log, and 2 more problems"
+    assert headline(shown("/", board)) == "Critical: Swarm lab: bob signed two versions of one log, and 3 more problems"
     page = page_of(*facts, time_ms=NOW_MS - FACT_MS)
     assert headline(page) == "All is well"
-    assert page.text.count("Note Swarm lab: bob") == 3
+    assert page.text.count("Note Swarm lab: bob") == 4
     assert "the clock of bob is 400 s ahead" in page.text
+
+
+def test_replicas_are_counted_and_those_that_are_not_in_step_are_told_the_worst_first() -> None:
+    ann = lab_author("ann")
+    page = page_of(
+        replica("menu", "in_step"),
+        replica("board", "behind", lacks=3, events=9),
+        replica("vault", "ahead", extra=2, lacks=0, author=ann),
+        replica("draft", "diverged", "branch", lacks=4, events=9, author=ann),
+        replica("ledger", "diverged", "digest", lacks=0, events=9),
+    )
+    assert "Entities 5 In step 1 Behind 1 Ahead 1 Diverged 2" in page.text
+    rows = [row[:2] for row in page.table("Peer", "What was found", "Since")]
+    assert [peer for peer, _ in rows] == ["bob", "ann", "ann", "bob"]
+    assert [what.split("'")[1] for _, what in rows] == ["ledger", "draft", "vault", "board"]
+    assert {attributes["href"] for attributes in page.of("a")} >= {"/runbooks/ReplicaDiverged"}
+
+
+def test_a_swarm_that_shares_no_entities_has_no_section_of_replicas() -> None:
+    assert "Replicas" not in page_of().text
+
+
+def test_a_divergence_is_a_problem_when_it_has_lasted_and_a_contradiction_at_once() -> None:
+    tick_ms = NOW_MS - 1000
+    young = replica("menu", "diverged", "branch", since_ms=tick_ms - LASTING_MS + 1)
+    lasting_one = replica("draft", "diverged", "clock", since_ms=tick_ms - LASTING_MS, author=lab_author("ann"))
+    contradicted = replica("ledger", "diverged", "digest", since_ms=NOW_MS)
+    assert headline(page_of(young, replica("board", "behind", since_ms=0))) == "All is well"
+    assert headline(page_of(young, lasting_one)) == "Warning: Swarm lab: replicas of ann have diverged from the others"
+    page = page_of(young, lasting_one, contradicted)
+    assert headline(page) == (
+        "Critical: Swarm lab: replicas of bob do not have the events that they say they have, and 1 more problem"
+    )
+    assert f"replicas of ann have diverged from the others since {utc(tick_ms - LASTING_MS)}" in page.text
+
+
+def test_a_peer_with_too_many_entities_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboards.replicas.PLACES_MAX", 4)
+    page = page_of(replica("menu"), replica("draft"))
+    assert "Not all entities of bob are looked at: there are too many." in page.text
+    assert "Not all entities" not in page_of(replica("menu")).text
+
+
+def test_long_lists_of_replicas_are_cut_and_the_rest_is_counted() -> None:
+    page = page_of(*(replica(f"entity {number}") for number in range(100)))
+    assert page.text.count("is behind by") == ROWS_MAX
+    assert "… and 80 more" in page.text
+
+
+@given(st.binary(min_size=1, max_size=64))
+def test_an_entity_may_have_any_bytes_for_a_name(name: bytes) -> None:
+    one = replica("menu", "diverged", "branch")
+    named = msgspec.structs.replace(one, entity=name.hex(), key=one.key.replace(one.entity, name.hex()))
+    page = page_of(named)
+    assert page.tags == page_of(one).tags
+    assert page.strays == []
+    assert " ".join(f"the replica of {entity_name(name.hex())} at bob".split()) in page.text
 
 
 def test_a_liar_that_has_left_the_roster_is_told_and_is_no_problem() -> None:
@@ -249,7 +324,7 @@ def test_the_page_loads_anew_only_if_asked_and_offers_to_stop() -> None:
         assert {"href": "/?refresh=5"} in page.of("a")
 
 
-@pytest.mark.parametrize("name", ["whole-story", "ref-to-nothing", "hostile-input", "rare-noops", "epochs", "honest"])
+@pytest.mark.parametrize("name", [*PROBLEMS, "rare-noops", "epochs", "honest"])
 def test_pages_of_stories_are_sound_html_that_screen_readers_can_follow(name: str) -> None:
     page = shown("/", *story_board(name))
     assert page.strays == []
@@ -292,6 +367,7 @@ def test_every_time_and_duration_has_words(time_ms: int, now_ms: int) -> None:
         verdict(Missing, "missing", since_ms=time_ms, index=now_ms),
         verdict(ClockSkew, "skew", ahead_ms=time_ms, behind_ms=now_ms),
         verdict(Known, "known", published_ms=time_ms, known_ms=now_ms),
+        replica("menu", "diverged", "branch", since_ms=time_ms),
     ]
     board = lab_board(CONFIG, *episodes)
     assert shown("/", board, health_of(board, now_ms)).strays == []

@@ -1,6 +1,6 @@
 """The first look: is all well? Everything else is one click away."""
 
-from dashboards.grafana import glance, timelines, variables
+from dashboards.grafana import glance, replicas, timelines, variables
 from dashboards.grafana.alerts import WATCHDOG
 from dashboards.grafana.links import (
     ACCEPTANCE,
@@ -49,6 +49,7 @@ def page() -> Page:
             Section("Alerts and swarms", [_alerts(), _swarms()]),
             Section("Peers", [_peers()]),
             Section("Acceptance", [_rules(), _latency(), _accepted()]),
+            replicas.section(),
         ],
     )
 
@@ -85,7 +86,15 @@ def _swarms() -> AnyPanel:
             "Swarms",
             "Each swarm now: its peers, what is wrong with them, and how old this is.",
             "Anything later than the newest tick; its age stands at the end of the row.",
-            ("SplitBrain", "ForkDetected", "MissingSegment", "PeerSilent", "OneWayLink", "SwarmSilent"),
+            (
+                "SplitBrain",
+                "ForkDetected",
+                "MissingSegment",
+                "PeerSilent",
+                "OneWayLink",
+                "SwarmSilent",
+                "ReplicaDiverged",
+            ),
         ),
         Size(24, 7),
         [
@@ -121,6 +130,7 @@ def _swarms() -> AnyPanel:
                 total(swarm, gauge("peer_one_way", "swarm, peer", IN_SWARM)),
                 steps=QUIET_UNLESS_SOME,
             ),
+            Column("diverged", replicas.diverged_of_swarms(), steps=QUIET_UNLESS_SOME),
             Column(
                 "undecidable",
                 gauge("undecidable", swarm, IN_SWARM),

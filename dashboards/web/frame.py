@@ -39,6 +39,11 @@ def finding_title(title: str, runbook: str) -> Html:
     return element("div", element("h3", title), runbook_link(runbook), class_="title")
 
 
+def fact(title: str, *content: Content) -> Html:
+    """A line of a list of facts."""
+    return element("div", element("dt", title), element("dd", *content))
+
+
 def _brand() -> Html:
     return element("p", "quorumscope", class_="brand")
 

@@ -5,6 +5,8 @@ Rules:
 - Something that lasts is a problem while it lasts. A fact that can never be undone (a fork, a wrong index, a limit) is
   one for a day after its verdict last changed, as it is for alerts; then it is a note, which does not change the state.
   A clock that was off is a note for that day. Facts about keys that have left the roster are none of these.
+- Replicas that diverged are a problem when the newest tick is ten minutes later: until then it may be writes at one
+  time, which the next one joins. A replica that contradicts itself is one at once.
 - Where nothing is reported, nothing is well: a swarm without a fresh tick is a problem of its own.
 """
 
@@ -13,10 +15,12 @@ from enum import IntEnum
 from typing import NamedTuple, cast
 
 from dashboards.findings import Found, Lie, versions_ms
+from dashboards.replicas import LASTING_MS
 from dashboards.web.snapshot import Snapshot, SwarmSnapshot
 from dashboards.web.timewords import counted, lasting
 from state.verdict import (
     BadIndex,
+    BadUpdate,
     ClockSkew,
     Equivocation,
     Fork,
@@ -40,7 +44,7 @@ STALE_SPLITS = 3
 FACT_MS = 86_400_000
 """How long a fact counts as a problem after its verdict last changed: alerts fire as long."""
 
-Fact = Equivocation | Fork | BadIndex | Limit | ClockSkew
+Fact = Equivocation | Fork | BadIndex | BadUpdate | Limit | ClockSkew
 
 
 class Severity(IntEnum):
@@ -67,14 +71,17 @@ KINDS: dict[str, Kind] = {
     "split": Kind(Severity.CRITICAL, "SplitBrain"),
     "fork": Kind(Severity.CRITICAL, "ForkDetected"),
     "quarantine": Kind(Severity.CRITICAL, "InvariantBroken"),
+    "contradicted": Kind(Severity.CRITICAL, "ReplicaDiverged"),
     "exporter": Kind(Severity.WARNING, "ExporterBehind"),
     "no_tick": Kind(Severity.WARNING, "PipelineStalled"),
     "undecidable": Kind(Severity.WARNING, "VerdictsUndecidable"),
     "one_way": Kind(Severity.WARNING, "OneWayLink"),
     "missing": Kind(Severity.WARNING, "MissingSegment"),
+    "diverged": Kind(Severity.WARNING, "ReplicaDiverged"),
     "silent": Kind(Severity.WARNING, "PeerSilent"),
     "limit": Kind(Severity.WARNING, "PeerOverLimit"),
     "bad_index": Kind(Severity.WARNING, "BadIndex"),
+    "bad_update": Kind(Severity.WARNING, "BadUpdates"),
     "clock_skew": Kind(Severity.NOTE, "ClockSkew"),
 }
 """All kinds of problems, the worst first."""
@@ -83,6 +90,7 @@ _FACTS: tuple[tuple[str, tuple[type[Fact], ...], str], ...] = (
     ("fork", (Equivocation, Fork), "signed two versions of one log"),
     ("limit", (Limit,), "went over a limit, so what is told of it may be incomplete"),
     ("bad_index", (BadIndex,), "signed an index that does not follow the one before it"),
+    ("bad_update", (BadUpdate,), "published updates that cannot be right"),
     ("clock_skew", (ClockSkew,), "had a clock that is far off"),
 )
 """Kinds of facts about a peer, and what it did."""
@@ -108,7 +116,8 @@ def find_problems(snapshot: Snapshot) -> list[Problem]:
     now_ms = snapshot.health.now_ms
     found = [*_monitor(snapshot)]
     for swarm in snapshot.swarms:
-        found += [*_episodes(swarm), *_facts(swarm, now_ms), *_missing(swarm), *_staleness(swarm, now_ms)]
+        found += [*_episodes(swarm), *_facts(swarm, now_ms), *_missing(swarm)]
+        found += [*_replicas(swarm, now_ms), *_staleness(swarm, now_ms)]
     places = {kind: place for place, kind in enumerate(KINDS)}
     return sorted(found, key=lambda problem: (-problem.severity, places[problem.kind]))
 
@@ -190,6 +199,22 @@ def _missing(swarm: SwarmSnapshot) -> Iterator[Problem]:
         what = f"{counted(len(missing), 'segment')} of {listed(peers)}, on which others build,"
         sentence = f"{_called(swarm)}: {what} {'are' if missing[1:] else 'is'} missing"
         yield _problem(swarm, "missing", sentence, min(one.verdict.since_ms for one in missing), peers)
+
+
+def _replicas(swarm: SwarmSnapshot, now_ms: int) -> Iterator[Problem]:
+    standings = swarm.replicas.by_author
+    if peers := _names(swarm, (author for author, standing in standings.items() if standing.contradicted)):
+        sentence = f"{_called(swarm)}: replicas of {listed(peers)} do not have the events that they say they have"
+        yield _problem(swarm, "contradicted", sentence, None, peers)
+    until_ms = (swarm.grid.tick_ms if swarm.grid else now_ms) - LASTING_MS
+    since_ms = {
+        author: standing.diverged_since_ms
+        for author, standing in standings.items()
+        if standing.diverged_since_ms is not None and standing.diverged_since_ms <= until_ms
+    }
+    if peers := _names(swarm, since_ms):
+        sentence = f"{_called(swarm)}: replicas of {listed(peers)} have diverged from the others"
+        yield _problem(swarm, "diverged", sentence, min(since_ms.values()), peers)
 
 
 def _staleness(swarm: SwarmSnapshot, now_ms: int) -> Iterator[Problem]:

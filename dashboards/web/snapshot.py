@@ -9,13 +9,16 @@ from typing import NamedTuple, TypeVar, cast
 from dashboards.board import Board
 from dashboards.findings import Found
 from dashboards.health import Health
+from dashboards.replicas import Standings
 from dashboards.spread import Tally
 from dashboards.watch import OTHER, SwarmWatch
+from dashboards.web.tables import ROWS_MAX
 from state.config import Config, Epoch, Swarm
 from state.grid import Grid
 from state.verdict import (
     AnyVerdict,
     BadIndex,
+    BadUpdate,
     Belief,
     ClockSkew,
     Episode,
@@ -31,7 +34,10 @@ from state.verdict import (
     Verdict,
 )
 
-FINDING_KINDS: tuple[type[Verdict], ...] = (Fork, Equivocation, Belief, Missing, BadIndex, ClockSkew, Limit)
+FINDING_KINDS: tuple[type[Verdict], ...] = (
+    *(Fork, Equivocation, Belief),
+    *(Missing, BadIndex, BadUpdate, ClockSkew, Limit),
+)
 
 AnyEpisode = Split | Silent | OneWay | Undecidable
 
@@ -57,6 +63,8 @@ class SwarmSnapshot(NamedTuple):
     """The oldest first."""
     ended: list[AnyEpisode]
     """The one that ended last first."""
+    replicas: Standings
+    """Those of the peers of the roster now."""
 
     def of(self, kind: type[_V]) -> list[Found[_V]]:
         """What is known of a kind, author by author."""
@@ -126,6 +134,7 @@ def _swarm(watch: SwarmWatch) -> SwarmSnapshot:
         found={kind: _found(watch, kind) for kind in FINDING_KINDS},
         open=cast("list[AnyEpisode]", watch.episodes.open(Episode)),
         ended=sorted(ended, key=lambda episode: (episode.ended_ms or 0, episode.key), reverse=True),
+        replicas=watch.replicas.standings(watch.peers, ROWS_MAX),
     )
 
 

@@ -1,10 +1,10 @@
 """The status page: how all swarms are, at a glance and then in detail. No script; the one style sheet is style.css."""
 
-from dashboards.web.frame import finding_title, link, page, runbook_link
+from dashboards.web.frame import fact, finding_title, link, page, runbook_link
 from dashboards.web.markup import Content, Html, element, joined
 from dashboards.web.problems import KINDS, Problem, Severity, find_problems, listed, summary, worst
 from dashboards.web.snapshot import Snapshot
-from dashboards.web.swarmsection import badge, fact, swarm_section
+from dashboards.web.swarmsection import badge, swarm_section
 from dashboards.web.tables import ROWS_MAX, table
 from dashboards.web.timewords import ago, counted, lasting, moment
 from state.words import describe

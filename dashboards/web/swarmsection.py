@@ -6,15 +6,16 @@ from typing import NamedTuple
 from dashboards.web.acceptancetable import acceptance_table
 from dashboards.web.episodetables import ended_episodes, open_episodes
 from dashboards.web.forksection import fork_section, forked_peers
-from dashboards.web.frame import finding_title
-from dashboards.web.markup import Content, Html, element
+from dashboards.web.frame import fact, finding_title
+from dashboards.web.markup import Html, element
 from dashboards.web.matrixtable import matrix
 from dashboards.web.problems import KINDS, Problem, Severity, listed, worst
+from dashboards.web.replicasection import replica_section
 from dashboards.web.snapshot import Snapshot, SwarmSnapshot
 from dashboards.web.tables import ROWS_MAX, table
 from dashboards.web.timewords import ago, counted, moment
 from state.config import Config
-from state.verdict import BadIndex, ClockSkew, Limit, Missing, Split
+from state.verdict import BadIndex, BadUpdate, ClockSkew, Limit, Missing, Split
 from state.words import describe
 
 
@@ -22,7 +23,7 @@ class _Fault(NamedTuple):
     """A kind of finding that is told in one sentence each."""
 
     kind: str
-    verdict: type[Missing | BadIndex | ClockSkew | Limit]
+    verdict: type[Missing | BadIndex | BadUpdate | ClockSkew | Limit]
     title: str
     about: str
 
@@ -30,6 +31,7 @@ class _Fault(NamedTuple):
 _FAULTS = (
     _Fault("missing", Missing, "Missing segments", "Segments that others build on and nobody has published."),
     _Fault("bad_index", BadIndex, "Wrong indexes", "Segments whose index does not follow that of the one before."),
+    _Fault("bad_update", BadUpdate, "Bad updates", "Updates of entities that cannot be right."),
     _Fault("clock_skew", ClockSkew, "Clocks", "Clocks that were far from record time. Nothing is judged by them."),
     _Fault("limit", Limit, "Limits", "Peers that went over a limit; what depends on them may be incomplete."),
 )
@@ -47,6 +49,7 @@ def swarm_section(snapshot: Snapshot, swarm: SwarmSnapshot, problems: Iterable[P
         _part("Matrix", _matrix(swarm)),
         fork_section(swarm),
         (_fault(swarm, snapshot.config, fault) for fault in _FAULTS),
+        replica_section(swarm, snapshot.config),
         _part("Open episodes", open_episodes(swarm, snapshot.config, now_ms)),
         _part("Ended episodes", ended_episodes(swarm, snapshot.config)),
         _nothing_found(swarm),
@@ -59,11 +62,6 @@ def swarm_section(snapshot: Snapshot, swarm: SwarmSnapshot, problems: Iterable[P
 def badge(severity: Severity) -> Html:
     """A severity as a word with a colour."""
     return element("span", severity.word, class_=f"badge {severity.name.lower()}")
-
-
-def fact(title: str, *content: Content) -> Html:
-    """A line of a list of facts."""
-    return element("div", element("dt", title), element("dd", *content))
 
 
 def _part(title: str, content: Html | None) -> Html | None:
