@@ -39,7 +39,7 @@ class Query(NamedTuple):
 QUERIES = {
     query.name: query
     for query in (
-        Query("segments", Topic.SEGMENTS, ("rejected", "logs", "columns")),
+        Query("segments", Topic.SEGMENTS, ("rejected", "logs", "columns", "clocks")),
         Query("matrix", Topic.MATRIX, ("rejected", "splits")),
     )
 }
