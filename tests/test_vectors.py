@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grpc_tools import protoc
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey as NaclSigningKey
 from nacl.signing import VerifyKey
@@ -244,6 +245,13 @@ def reason_for(record: bytes | None, swarm: bytes, roster: set[bytes], refs_max:
 def test_the_files_are_current() -> None:
     stale = [path for path, text in make_vectors.files().items() if (ROOT / path).read_text(encoding="utf-8") != text]
     assert stale == [], "run python -m tests.make_vectors; a change to a vector is a change of the wire format"
+
+
+def test_the_generated_code_is_that_of_the_schema(tmp_path: Path) -> None:
+    source, made = ROOT / "state", str(tmp_path)
+    assert protoc.main(["protoc", f"-I{source}", f"--python_out={made}", f"--pyi_out={made}", "wire.proto"]) == 0
+    for name in ("wire_pb2.py", "wire_pb2.pyi"):
+        assert (tmp_path / name).read_text(encoding="utf-8") == (source / name).read_text(encoding="utf-8"), name
 
 
 def murmur2(key: bytes) -> int:
