@@ -26,7 +26,7 @@ _COUNTS = {
     "reports_dropped": ("reports_dropped_total", "Reports that came after their tick was judged, or given up."),
     "tick_gaps": ("tick_gaps_total", "Ticks that were given up because not every block reported them."),
     "updates": ("updates_total", "Updates of shared entities that were taken in. One that comes twice counts twice."),
-    "updates_early": ("updates_early_total", "Updates taken in before their time, because too many waited for the clock."),
+    "updates_early": ("updates_early_total", "Updates taken in too early, because too many waited for the clock."),
     "entity_events": ("entity_events_total", "Events of shared entities that are held."),
     "entities": ("entities_total", "Entities of which an update came."),
     "reopened": ("state_reopened_total", "Keys whose state was unpacked anew: after a start, or in another worker."),
