@@ -70,7 +70,8 @@ class Observers:
         self._count = np.zeros(_FIRST_ROWS, np.int32)
         """How many peers cover it."""
         self._final = np.full(_FIRST_ROWS, UNSEEN, np.int32)
-        """Observers later than this change nothing any more; all may, as long as something is still to be said."""
+        """Observers later than this change nothing any more, but for the author; all may, as long as something is still
+        to be said."""
         self._least = min(rule.k for epoch in swarm.epochs for rule in epoch.thresholds) if self._kinds else 0
         self._rings: Rings | None = None
         self._touched = np.zeros(_FIRST_ROWS, np.bool_)
@@ -151,7 +152,9 @@ class Observers:
             np.minimum.at(self.endorsed, (watches[good], observers[good]), after[good])
         self.seen[watches] = True
         self._count += np.bincount(watches[before == UNSEEN], minlength=len(self._count)).astype(np.int32)
-        self._touched[watches[(after <= self._final[watches]) & (self._count[watches] >= self._least)]] = True
+        # The author is one of the k whatever its time is, so that a lesser one always counts.
+        counts = (after <= self._final[watches]) | (observers == pasts.author[self._slot[watches]])
+        self._touched[watches[counts & (self._count[watches] >= self._least)]] = True
 
     def _newly_covered(self, step: Step) -> tuple[NDArray[np.int32], NDArray[np.intp], NDArray[np.intp]]:
         """The watches of all noops between the lower and the upper vectors, with the step's row and the column."""
