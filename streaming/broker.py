@@ -6,7 +6,8 @@ It lives in a temporary directory and ends with its owner, however the owner end
         … broker.bootstrap …
 
 A start takes about four seconds: the data directory is formatted by one JVM and served by the next, and `start` returns
-only when the broker answers a client.
+only when the broker answers a client. With `Broker(Login(…))` or `Broker(Secure(…))` it asks for passwords, the latter
+over TLS (`brokersettings.py` tells how); then `start` returns only when each user can log in.
 """
 
 import base64
@@ -18,8 +19,10 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
+from state.connection import Connection
+from streaming.brokersettings import Access, Login, Ports, Secure, owner_connection, user_connection, write_settings
 from streaming.guard import BrokerError, GuardedProcess
 from streaming.jars import broker_jars
 from streaming.java import find_java_home
@@ -30,82 +33,46 @@ PORT_ATTEMPTS_MAX = 5  # another process may take a port between our choice and 
 PORT_TAKEN = "Address already in use"  # Java's words for it, on every system
 LOG_LINES_SHOWN = 15
 POLL_SECONDS = 0.05
-
-RECORD_BYTES_MAX = 8 << 20  # room for hostile records far above our own limit of 1 MiB, and their batch
-FOREVER = (1 << 63) - 1
+SCRAM_ITERATIONS = 4096  # the least that Kafka takes; these passwords live as long as a test
 
 # A small heap, to sit beside Spark on a laptop: the page cache does the work. Nothing may be left outside of the
 # directory, so no performance counters; the files that the compression libraries unpack go there too (see `start`).
 _JVM_OPTIONS = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.awt.headless=true"]
 _LOG_OPTIONS = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
 
-_SETTINGS = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "controller.listener.names": "CONTROLLER",
-    "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    # A misspelt topic is an error, not a new topic with the wrong settings.
-    "auto.create.topics.enable": "false",
-    # One node: one copy of everything, and no more partitions of the inner topics than it needs.
-    "default.replication.factor": "1",
-    "min.insync.replicas": "1",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.num.partitions": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    # Simulations write record times of another year: no record is refused for its time, dropped or rolled for its age.
-    "log.message.timestamp.before.max.ms": str(FOREVER),
-    "log.message.timestamp.after.max.ms": str(FOREVER),
-    "log.retention.ms": "-1",
-    "log.retention.bytes": "-1",
-    "log.roll.ms": str(FOREVER),
-    "message.max.bytes": str(RECORD_BYTES_MAX),
-    "replica.fetch.max.bytes": str(RECORD_BYTES_MAX),
-    # A consumer group of a test is alone: nobody else to wait for.
-    "group.initial.rebalance.delay.ms": "0",
-    # Sized for the small heap; the cleaner takes 128 MiB otherwise.
-    "log.cleaner.dedupe.buffer.size": str(16 << 20),
-    "num.network.threads": "2",
-    "num.io.threads": "4",
-    "background.threads": "2",
-    # How soon a node that starts is told to serve, and a node that was killed is given up.
-    "broker.heartbeat.interval.ms": "200",
-    "broker.session.timeout.ms": "2000",
-}
-
-
-class Login(NamedTuple):
-    """A user that may log in with a password, over a second address. Requires letters and digits only."""
-
-    username: str
-    password: str
-
 
 class Broker:
     """One Kafka node. Not for use from two threads at once."""
 
-    def __init__(self, login: Login | None = None) -> None:
+    def __init__(self, access: Access = None) -> None:
         self._process: GuardedProcess | None = None
         self._command: list[str] = []
-        self._login = login
-        self._ports = (0, 0, 0)
+        self._access = access
+        self._ports = Ports(0, 0, 0)
 
     @property
     def bootstrap(self) -> str:
         """The address for clients; it stays the same over `restart`."""
+        return self.owner.bootstrap
+
+    @property
+    def owner(self) -> Connection:
+        """How its owner reaches it, who may do everything; with `Secure`, by the node's own certificate."""
         self._started()
-        return f"127.0.0.1:{self._ports[0]}"
+        return owner_connection(self._access, self._ports)
 
     @property
     def secure_bootstrap(self) -> str:
-        """The address for clients that log in; for a broker that was made with a login."""
+        """The address for clients that log in; for a broker that was made with logins."""
         self._started()
-        return f"127.0.0.1:{self._ports[2]}"
+        return f"127.0.0.1:{self._ports.secure}"
+
+    def connection(self, login: Login) -> Connection:
+        """How a user reaches it; for a broker that was made with logins."""
+        self._started()
+        if self._access is None:
+            raise BrokerError("The broker was made without logins.")
+        return user_connection(self._access, self._ports, login)
 
     @property
     def folder(self) -> Path:
@@ -121,7 +88,9 @@ class Broker:
         self._process = GuardedProcess()
         try:
             self._command = [str(java), *_JVM_OPTIONS, *_LOG_OPTIONS, f"-Djava.io.tmpdir={self.folder}", "-cp", jars]
-            self._start_node(time.monotonic() + START_SECONDS_MAX)
+            deadline = time.monotonic() + START_SECONDS_MAX
+            self._start_node(deadline)
+            self._let_in(deadline)
         except BaseException:  # Ctrl-C too
             self.stop()
             raise
@@ -170,9 +139,7 @@ class Broker:
 
     def _choose_ports(self) -> None:
         self._ports = _free_ports()
-        (self.folder / "server.properties").write_text(
-            _properties(self.folder, self._ports, self._login), encoding="utf-8"
-        )
+        write_settings(self.folder, self._ports, self._access)
 
     def _format(self, deadline: float) -> None:
         # With "=" in between, since an id may begin with a dash, which the tool would take for an option.
@@ -185,22 +152,41 @@ class Broker:
     def _serve(self, deadline: float) -> None:
         self._log.unlink(missing_ok=True)  # what a failure shows must be of this start
         self._run("kafka.Kafka", "server.properties")
-        answered = _wait(lambda: self._ended() or self._answers(), deadline)
+        answered = _wait(lambda: self._ended() or self._answers(self.owner), deadline)
         if self._ended():
             raise self._failure("The broker ended while it started")
         if not answered:
             self._end(signal.SIGKILL)
             raise self._failure(f"The broker did not answer within {START_SECONDS_MAX:.0f} seconds")
 
-    def _answers(self) -> bool:
+    def _let_in(self, deadline: float) -> None:
+        """Make the users that the node was made with, and wait until each can log in.
+
+        Through a client and not while the data is formatted: that takes passwords on a command line, for all to see.
+        """
+        from confluent_kafka import admin
+
+        users = self._access.users if isinstance(self._access, Secure) else ()
+        if not users:
+            return
+        mechanism = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_512, SCRAM_ITERATIONS)
+        wanted = [admin.UserScramCredentialUpsertion(name, mechanism, secret.encode()) for name, secret in users]
+        client = admin.AdminClient(self.owner.librdkafka())
+        for made in client.alter_user_scram_credentials(wanted).values():
+            made.result(max(deadline - time.monotonic(), 0))
+        for login in users:
+            if not _wait(lambda login=login: self._answers(self.connection(login)), deadline):  # type: ignore[misc]
+                raise self._failure(f"The user {login.username} could not log in")
+
+    def _answers(self, connection: Connection) -> bool:
         """Whether a client gets metadata that names the node, which it does once it may lead partitions."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
         with socket.socket() as probe:  # without it the client would wait longer and longer between its attempts
-            if probe.connect_ex(("127.0.0.1", self._ports[0])) != 0:
+            if probe.connect_ex(("127.0.0.1", int(connection.bootstrap.rpartition(":")[2]))) != 0:
                 return False
-        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "error_cb": lambda _error: None})
+        client = AdminClient({**connection.librdkafka(), "log_level": 0, "error_cb": lambda _error: None})
         try:
             return bool(client.list_topics(timeout=1).brokers)
         except KafkaException:
@@ -234,32 +220,9 @@ def _wait(condition: Callable[[], bool], deadline: float) -> bool:
     return met
 
 
-def _free_ports() -> tuple[int, int, int]:
-    """Ports for clients, the controller and clients that log in, free a moment ago; held together, so they differ."""
+def _free_ports() -> Ports:
+    """Ports that were free a moment ago; held together, so they differ."""
     with socket.socket() as first, socket.socket() as second, socket.socket() as third:
         for free in (first, second, third):
             free.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1], third.getsockname()[1]
-
-
-def _properties(folder: Path, ports: tuple[int, int, int], login: Login | None) -> str:
-    port, controller_port, secure_port = ports
-    place = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "log.dirs": str(folder / "data"),
-    }
-    if login is not None:
-        secure = f",SECURE://127.0.0.1:{secure_port}"
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        place |= {
-            "listeners": place["listeners"] + secure,
-            "advertised.listeners": place["advertised.listeners"] + secure,
-            "listener.security.protocol.map": _SETTINGS["listener.security.protocol.map"] + ",SECURE:SASL_PLAINTEXT",
-            "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.secure.plain.sasl.jaas.config": (
-                f'{module} required user_{login.username}="{login.password}";'
-            ),
-        }
-    return "".join(f"{name}={value}\n" for name, value in (_SETTINGS | place).items())
+        return Ports(*(free.getsockname()[1] for free in (first, second, third)))

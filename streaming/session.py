@@ -30,6 +30,9 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
+    # Spark hides what these match, by name or by value, in its pages, event logs and plans; its own default knows
+    # passwords, and not the keys of certificates.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore|ssl[.]key|private key",
 }
 _LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 

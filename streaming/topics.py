@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from state.connection import Connection
 from state.fold import Topic
 from streaming.parts import MissingPartError
+from streaming.refusal import REFUSALS, explain_refusal
 
 PREFIX_DEFAULT = "quorumscope"
 QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
@@ -16,6 +17,9 @@ QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
 
 REQUEST_TIMEOUT_S = 10.0
 """How long a broker may take to answer: an unreachable one is told within this time."""
+
+ASK_PARTS = (0.2, 0.8)
+"""That time in two parts: Kafka's client tells why it is not let in only between two questions."""
 
 _MIB = 1 << 20
 _TIME_MS_MAX = 1 << 53
@@ -42,6 +46,18 @@ class Setup(NamedTuple):
     """How long segments are kept, and so how far back a replay can go."""
     create_time: bool = False
     """Record times are the writer's: for simulations and imports only, because peers' clocks lie."""
+
+
+class Admin(AdminClient):  # type: ignore[misc]  # the library brings no types
+    """Kafka's client for administration; it remembers why it was not let in."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.refusal: KafkaError | None = None
+        super().__init__(connection.librdkafka() | QUIET | {"error_cb": self._note})
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS:
+            self.refusal = error
 
 
 class MissingTopicError(MissingPartError):
@@ -128,26 +144,32 @@ def retention_ms(connection: Connection, name: str) -> float:
     return _forever_if_negative(_settings(admin_client(connection), name).get("retention.ms", "-1"))
 
 
-def admin_client(connection: Connection) -> AdminClient:
+def admin_client(connection: Connection) -> Admin:
     try:
-        return AdminClient(connection.librdkafka() | QUIET)
+        return Admin(connection)
     except KafkaException as error:
         raise MissingPartError(f"the Kafka settings are not usable: {error.args[0].str()}") from None
 
 
-def existing(admin: AdminClient, connection: Connection) -> dict[str, int]:
-    """All topics with their numbers of partitions; raises MissingPartError if no broker answers."""
-    try:
-        found = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-        return {name: len(topic.partitions) for name, topic in found.items()}
-    except KafkaException as error:
-        raise MissingPartError(
-            f"no Kafka broker answers at {connection.bootstrap} ({error.args[0].str()}): "
-            "check the address, that it runs, and the security settings"
-        ) from None
+def existing(admin: Admin, connection: Connection) -> dict[str, int]:
+    """All topics that may be seen, with their numbers of partitions; MissingPartError if no broker answers."""
+    reason = ""
+    for part in ASK_PARTS:
+        try:
+            found = admin.list_topics(timeout=part * REQUEST_TIMEOUT_S).topics
+            return {name: len(topic.partitions) for name, topic in found.items()}
+        except KafkaException as error:
+            reason = error.args[0].str()
+        admin.poll(0)  # its complaints come now
+        if admin.refusal is not None:
+            raise MissingPartError(explain_refusal(connection, admin.refusal))
+    raise MissingPartError(
+        f"no Kafka broker answers at {connection.bootstrap} ({reason}): "
+        "check the address, that it runs, and the security settings"
+    )
 
 
-def _settings(admin: AdminClient, name: str) -> dict[str, str]:
+def _settings(admin: Admin, name: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, name)
     try:
         entries = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()

@@ -16,7 +16,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kafka import KafkaConsumer
 
+from state.connection import Connection
 from streaming import broker as broker_module
+from streaming import brokersettings
 from streaming.broker import Broker
 from streaming.guard import BrokerError
 
@@ -251,7 +253,7 @@ def test_an_owner_that_is_interrupted_while_the_broker_starts_leaves_nothing(
 ) -> None:
     broker, seen = Broker(), []
 
-    def interrupt() -> bool:
+    def interrupt(_connection: Connection) -> bool:
         seen.append(broker.folder)
         raise KeyboardInterrupt
 
@@ -268,7 +270,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyP
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        choices = iter([(port, *free()[1:])])
+        choices = iter([free()._replace(internal=port)])
         monkeypatch.setattr(broker_module, "_free_ports", lambda: next(choices, None) or free())
         # The stranger on the port accepts connections and answers nothing.
         with Broker() as broker:
@@ -276,7 +278,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyP
 
 
 def test_a_broker_that_cannot_start_shows_the_end_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(broker_module._SETTINGS, "num.io.threads", "none")
+    monkeypatch.setitem(brokersettings.SETTINGS, "num.io.threads", "none")
     broker = Broker()
     with pytest.raises(BrokerError, match=r"(?s)last lines of its log:.*num\.io\.threads"):
         broker.start()

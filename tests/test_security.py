@@ -9,7 +9,8 @@ from producers.sinks import publish_fast
 from producers.swarm import Settings
 from producers.swarmfile import config_yaml
 from state.connection import Connection, Sasl, Tls
-from streaming.broker import Broker, Login
+from streaming.broker import Broker
+from streaming.brokersettings import Login
 from tests.commandlab import quorumscope, sentence
 
 LOGIN = Login("monitor", "s3cretWithDigits")
@@ -29,9 +30,7 @@ def test_with_a_password_from_a_file_everything_works_and_with_a_wrong_one_nothi
         )
         made = quorumscope("topics", "--create", "--create-time", "--kafka", kafka)
         assert made.returncode == 0, made.stderr
-        sasl = Sasl("PLAIN", *LOGIN)
-        connection = Connection(broker.secure_bootstrap, "SASL_PLAINTEXT", sasl)
-        publish_fast(simulation.records, connection.librdkafka(), "quorumscope.segments")
+        publish_fast(simulation.records, broker.connection(LOGIN).librdkafka(), "quorumscope.segments")
         job: list[str | Path] = ["--swarms", swarms, "--kafka", kafka]
         run = quorumscope("run", *job, "--checkpoint", tmp_path / "checkpoint", "--available-now")
         assert run.returncode == 0, run.stderr
@@ -40,7 +39,7 @@ def test_with_a_password_from_a_file_everything_works_and_with_a_wrong_one_nothi
         assert evidence.returncode == 0, evidence.stderr
         assert LOGIN.password not in run.stdout + run.stderr + (tmp_path / "checkpoint" / "spark.log").read_text()
         password.write_text("wrong")
-        assert "security settings" in sentence(quorumscope("topics", "--kafka", kafka), 3)
+        assert "refuses the user 'monitor'" in sentence(quorumscope("topics", "--kafka", kafka), 3)
 
 
 def test_both_kinds_of_clients_are_told_the_same() -> None:
