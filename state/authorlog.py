@@ -8,6 +8,8 @@ Rules (SPEC: DESIGN, logs), each a function of the set of heads and refs and of 
 - A ref to a noop that is not held is a claim; when the clock is a grace past its earliest referrer, it is missing.
 - What was missing and comes is withdrawn. Nothing else is ever taken back.
 - A head over a limit is dropped, and a verdict says which limit.
+- Where the configuration says `since`, a log begins with the lowest index of which a copy was written from then on, and
+  while there is none it has not begun. What is below counts as held, and the head that it begins with is regular.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,6 +23,9 @@ from state.spanstore import SpanState, SpanStore
 
 SCAN_SPANS_MAX = 4096
 """Spans that are searched for a `previous` that is not where it should be: 262,144 segments, about two seconds."""
+
+INDEX_END = 1 << 64
+"""Behind every index."""
 
 LIMITS = {
     "branches": BRANCHES_MAX,
@@ -58,6 +63,8 @@ class LogState(msgspec.Struct, array_like=True):
     skewed: bool = False
     over: list[str] = []
     """Names of the limits that were hit."""
+    begins: int = 0
+    """Where the configuration says `since`: the index that the log begins with, or 0."""
 
 
 class Changes:
@@ -78,16 +85,28 @@ class AuthorLog:
     """One author's log. `claims_of` counts the open claims that each peer has made within the shard."""
 
     def __init__(
-        self, swarm: bytes, author: bytes, state: LogState, archive: Archive, claims_of: dict[bytes, int]
+        self,
+        swarm: bytes,
+        author: bytes,
+        state: LogState,
+        archive: Archive,
+        claims_of: dict[bytes, int],
+        *,
+        since: bool = False,
     ) -> None:
         self.swarm = swarm
         self.author = author
         self.state = state
         self.changes = Changes()
-        self._spans = SpanStore(swarm, author, state.spans, archive)
+        self._since = since
+        self._spans = SpanStore(swarm, author, state.spans, archive, self.is_before)
         self._claims_of = claims_of
 
     # What is held
+
+    def is_before(self, index: int) -> bool:
+        """Whether what stands at an index was published before what is judged, and so counts as held."""
+        return self._since and (not self.state.begins or index < self.state.begins)
 
     def holds(self, index: int, head_id: bytes) -> bool:
         span = self._span_at(index)
@@ -124,7 +143,7 @@ class AuthorLog:
             self._merge(number, held, kept)
             return False
         previous = kept.previous
-        regular = kept.index == 1 or self.holds(kept.index - 1, previous)
+        regular = self._is_regular(kept)
         siblings = kept.index in span.by_index
         branches = bool(previous in self.state.odd or (siblings and span.at(kept.index, previous)))
         if not self._fits(number, span, regular=regular, branches=branches):
@@ -135,7 +154,7 @@ class AuthorLog:
         if siblings:
             self._add_sibling(kept, span)
         if not regular:
-            self.state.odd.setdefault(previous, []).append(Odd(kept.index, kept.id, kept.seen_ms))
+            self._add_odd(kept)
         if previous in self.state.forks or previous in self.state.odd:
             self.changes.forks.add(previous)
         if kept.id in self.state.odd:
@@ -144,6 +163,22 @@ class AuthorLog:
             self._settle_claims(kept, span)
         self._note_skew(kept.time_ms, kept.seen_ms)
         return True
+
+    def begin_at(self, index: int) -> None:
+        """A copy of a head at this index was written when all is there. Requires `since`.
+
+        If the log began with a higher one, or had not begun, what was below that has to have a parent now.
+        """
+        state = self.state
+        before = state.begins or INDEX_END
+        if index >= before:
+            return
+        state.begins = index
+        for number in [n for n in self._spans.numbers() if span_of(index) <= n <= span_of(before)]:
+            for kept in list(self._spans.span(number).heads.values()):
+                if index < kept.index <= before and not self._is_regular(kept):
+                    self._add_odd(kept)
+        self._spans.note_claims(span_of(index), span_of(before))
 
     def add_ref(self, index: int, noop_id: bytes, referrer: bytes, seen_ms: int) -> None:
         """Take in that `referrer` (an encoded Ref) names a noop of this author."""
@@ -176,7 +211,7 @@ class AuthorLog:
         claimed = self._spans.claimed_up_to(passed_ms)
         for number in claimed:
             for key, claim in self._spans.span(number).claims.items():
-                if not claim.reported and claim.since_ms <= passed_ms:
+                if not claim.reported and claim.since_ms <= passed_ms and not self.is_before(key.index):
                     self.changes.missing.add(key)
         return bool(due or claimed)
 
@@ -248,6 +283,13 @@ class AuthorLog:
             return self._hit("runs")
         state.branches += branches
         return True
+
+    def _is_regular(self, kept: Kept) -> bool:
+        before = kept.index - 1
+        return kept.index == 1 or self.is_before(before) or self.holds(before, kept.previous)
+
+    def _add_odd(self, kept: Kept) -> None:
+        self.state.odd.setdefault(kept.previous, []).append(Odd(kept.index, kept.id, kept.seen_ms))
 
     def _add_sibling(self, kept: Kept, span: Span) -> None:
         """Another head has the same index: an equivocation, and a fork if it has the same `previous` too."""

@@ -53,6 +53,8 @@ class PastsState(msgspec.Struct, array_like=True):
     """Of each author, the newest time and when it began to publish without a pause."""
     chunks: list[int] = []
     next_chunk: int = 1
+    begins: list[int] = []
+    """The index that each author's log begins with, where what was published before is gone."""
 
 
 class _Chunk(msgspec.Struct, array_like=True):
@@ -219,6 +221,7 @@ def pack_pasts(pasts: Pasts, chunks: ChunkStore) -> PastsState:
         runs=[(tree.newest_ms, tree.run_ms) for tree in pasts.trees],
         chunks=listed,
         next_chunk=following,
+        begins=[tree.begins for tree in pasts.trees] if any(tree.begins for tree in pasts.trees) else [],
     )
 
 
@@ -243,6 +246,8 @@ def load_pasts(pasts: Pasts, state: PastsState, chunks: ChunkStore) -> None:
     for tree, (newest_ms, run_ms) in zip(pasts.trees, state.runs, strict=False):
         tree.newest_ms, tree.run_ms = newest_ms, run_ms
     pasts.next_serial, pasts.next_gap = state.next_serial, state.next_gap
+    for tree, begins in zip(pasts.trees, state.begins, strict=False):
+        tree.begins = begins
     for number, name, payer in state.gaps:
         pasts.open_gap(number, Gap(name, payer))
     chunks.load(state.chunks, state.next_chunk)

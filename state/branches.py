@@ -79,6 +79,8 @@ class Tree:
         self.author = author
         self.columns: list[Column] = []
         self.forked = False
+        self.begins = 0
+        """Where what was published before is gone, the index that the log begins with; 0 if it has not begun."""
         self.newest_ms = 0
         self.run_ms = 0
         """When its author, after a pause, began to publish again."""
@@ -109,7 +111,7 @@ class Tree:
             related[at, path] = related[path, at] = True
         roots = np.array([path[-1] for path in paths])
         start, end = (np.array([getattr(column, name) for column in self.columns]) for name in ("start", "end"))
-        begins = start[roots] == 1
+        begins = start[roots] == (self.begins or 1)
         overlap = (start[:, None] <= end) & (start <= end[:, None])
         apart: NDArray[np.bool_] = ~related & (overlap | (roots[:, None] == roots) | (begins[:, None] & begins))
         return apart

@@ -115,7 +115,7 @@ class Block:
         # Authors keep their ranks when a later epoch brings new ones.
         authors = state.pasts.authors + sorted(swarm.authors.keys() - set(state.pasts.authors))
         own = frozenset(author for author in authors if block_of(swarm, author) == block)
-        self.pasts = Pasts(authors, own, swarm.horizon_ms, OldNoops(archive, state.pasts.old))
+        self.pasts = Pasts(authors, own, swarm.horizon_ms, OldNoops(archive, state.pasts.old), swarm.since_ms)
         self._chunks = ChunkStore(self.pasts, archive)
         self._observers = Observers(self.pasts, swarm, config)
         self._beliefs = Beliefs(self.pasts, self._observers, swarm.id, config)
@@ -163,7 +163,7 @@ class Block:
         for noop in due:
             if 0 < state.next_tick_ms < noop.time_ms:
                 yield from self._ticks_before(noop.time_ms)
-            if self.pasts.holds(noop):
+            if self.pasts.holds(noop) or self.pasts.precedes(noop):
                 continue
             self._tally["noops_late"] += noop.time_ms <= state.before_tick_ms
             self._tally["noops"] += 1

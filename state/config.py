@@ -9,6 +9,7 @@ One YAML file. A wrong one is told in one sentence: the path of the wrong value,
         horizon: 5m                       # how long a noop is looked at: what it entangles, who has it, who accepts it
         blocks: 0                         # blocks of columns; 0 is one for each 256 peers
         clock: {counters: 1024, hashes: 2}    # the size of the Bloom clocks that its peers put into updates
+        since: 2026-03-01T00:00:00Z       # only where what was published before is gone: nothing of that is missing
         epochs:
           - start: 2026-01-01T00:00:00Z
             rules: [majority, everyone, 3]    # how many peers make a noop known or accepted: a name, or a number
@@ -135,6 +136,13 @@ class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     blocks: int = 0
     clock: ClockSize | msgspec.UnsetType = msgspec.UNSET
     """The default is left out of the digest: files from before there were clocks keep theirs."""
+    since: datetime | msgspec.UnsetType = msgspec.UNSET
+    """From when on all that was published is there; not set, that is the beginning (docs/adr/0014-since.md)."""
+
+    def __post_init__(self) -> None:
+        """Times are kept in one zone: two files that say the same must have the same digest."""
+        if isinstance(self.since, datetime) and self.since.tzinfo is not None:
+            msgspec.structs.force_setattr(self, "since", _in_utc(self.since))
 
     @cached_property
     def key(self) -> bytes:
@@ -147,6 +155,10 @@ class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     @cached_property
     def horizon_ms(self) -> int:
         return parse_duration_ms(self.horizon)
+
+    @cached_property
+    def since_ms(self) -> int | None:
+        return round(self.since.timestamp() * 1000) if isinstance(self.since, datetime) else None
 
     @cached_property
     def clock_parameters(self) -> Parameters:
@@ -273,6 +285,7 @@ def _swarm_problems(swarm: Swarm, path: str) -> Iterator[str]:
     problem = swarm.clock_parameters.problem()
     if problem:
         yield f"at `{path}.clock`: {problem}"
+    yield from _since_problems(swarm.since, f"{path}.since")
     if not swarm.epochs:
         yield f"at `{path}.epochs`: expected at least one epoch, got none"
     for at, epoch in enumerate(swarm.epochs):
@@ -285,6 +298,11 @@ def _swarm_problems(swarm: Swarm, path: str) -> Iterator[str]:
         yield from _roster_problems(epoch.roster, f"{path}.epochs[{at}].roster")
         yield from _rules_problems(epoch, f"{path}.epochs[{at}].rules")
         yield from _split_after_problems(epoch, horizon_ms, f"{path}.epochs[{at}].split_after")
+
+
+def _since_problems(since: datetime | msgspec.UnsetType, path: str) -> Iterator[str]:
+    if isinstance(since, datetime) and since.tzinfo is None:
+        yield f"at `{path}`: expected {_TIME_WANTED}, got {since.isoformat()} without a zone"
 
 
 def _rules_problems(epoch: Epoch, path: str) -> Iterator[str]:

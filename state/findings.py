@@ -95,7 +95,7 @@ class Findings:
         log = self._log
         key = self._key(Missing, self._author, claimed.index, claimed.id.hex())
         claim = log.claim(claimed)
-        if claim is not None and claim.since_ms > self._passed_ms:
+        if claim is not None and (claim.since_ms > self._passed_ms or log.is_before(claimed.index)):
             claim = None
         odds = [odd for odd in log.state.odd.get(claimed.id, ()) if self._waits_for(odd, claimed.index)]
         if claim is None and not odds:

@@ -143,10 +143,13 @@ class LogsShard:
     def _absorb_heads(self, events: memoryview) -> set[bytes]:
         touched = set()
         duplicates = ops = 0
+        since_ms = self._swarm.since_ms
         for head, signature, head_id, time_ms in _HEAD_EVENT.iter_unpack(events):
             author = head[40:72]
             log = self.logs.get(author) or self._new_log(author)
             kept = Kept(head, head_id, int.from_bytes(head[_INDEX_AT : _INDEX_AT + 8]), signature, time_ms)
+            if since_ms is not None and time_ms >= since_ms:
+                log.begin_at(kept.index)
             if log.add_head(kept):
                 ops += int.from_bytes(head[_OPS_COUNT_AT : _OPS_COUNT_AT + 4])
             else:
@@ -183,6 +186,7 @@ class LogsShard:
         return self._open_log(author, self.state.logs.setdefault(author, LogState()))
 
     def _open_log(self, author: bytes, state: LogState) -> AuthorLog:
-        log = AuthorLog(self._swarm.key, author, state, self._archive, self.state.claims_of)
+        since = self._swarm.since_ms is not None
+        log = AuthorLog(self._swarm.key, author, state, self._archive, self.state.claims_of, since=since)
         self.logs[author] = log
         return log

@@ -7,6 +7,9 @@ Rules (SPEC: DESIGN, columns; docs/adr/0006):
   nothing does: the tip of a silent peer goes on to count.
 - What is named and not held is a *gap*. It is in the past of all that follow, so when it comes, it and its past are
   added to each of them that is alive. A past is *complete* when it has no gaps.
+- Where the configuration says `since`, a log begins after its noops of before that time, or else with the first that
+  comes. What is below is left out. Its name, and any name of a log that has not begun, counts as held and is no gap
+  unless it is held, and nothing is known to be below it (docs/adr/0014).
 - What counts for its log alone may hide a fork that was known when it died: a past is *blind* up to that time.
 - A noop endorses what its complete past covers and does not contradict: not the branches of an author of which it
   covers, or may be blind to, another.
@@ -56,8 +59,16 @@ class _Hops:
 class Pasts(Matrix):
     """The live noops of a swarm and their vectors over the columns of one block."""
 
-    def __init__(self, authors: list[bytes], own: frozenset[bytes], horizon_ms: int, old: OldNoops) -> None:
+    def __init__(
+        self,
+        authors: list[bytes],
+        own: frozenset[bytes],
+        horizon_ms: int,
+        old: OldNoops,
+        since_ms: int | None = None,
+    ) -> None:
         super().__init__(authors, own, horizon_ms, old)
+        self._since_ms = since_ms
         self.gaps: dict[int, frozenset[int]] = {}
         """By slot, for those that have any."""
         self.open_gaps: dict[int, Gap] = {}
@@ -72,6 +83,16 @@ class Pasts(Matrix):
         """Authors that went over a limit, and which."""
 
     # What comes
+
+    def precedes(self, noop: Noop) -> bool:
+        """Whether a noop was published before what is judged, and is left out. To be asked in the order of time."""
+        if self._since_ms is None:
+            return False
+        tree = self.trees[self.rank[author_of(noop.name)]]
+        if noop.time_ms < self._since_ms:
+            tree.begins = max(noop.index + 1, tree.begins)
+        tree.begins = tree.begins or noop.index
+        return noop.index < tree.begins
 
     def changes_again(self, noop: Noop) -> bool:
         """Whether this noop would change a slot whose last change has not been looked at yet."""
@@ -173,8 +194,16 @@ class Pasts(Matrix):
         old = self.find_old(name) if len(hops.alone) <= OLD_REFS_MAX else None
         if old is not None:
             self._hop_alone(hops, self.column_at(old), old.index, old.life_ms, old.complete)
-        else:
+        elif not self._is_before(name):
             hops.gaps.append(name)
+
+    def _is_before(self, name: bytes) -> bool:
+        """Whether a name is of a noop that was published before what is judged. Requires that it is not held."""
+        author = self.rank.get(author_of(name))
+        if self._since_ms is None or author is None:
+            return False
+        begins = self.trees[author].begins
+        return not begins or index_of(name) < begins
 
     @staticmethod
     def _hop_alone(hops: _Hops, column: Column, index: int, life_ms: int, complete: bool) -> None:

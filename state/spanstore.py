@@ -5,7 +5,7 @@ batch, so it stays in the blob, which is written anyway; when a newer one opens,
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import msgspec
@@ -31,8 +31,12 @@ class SpanState(msgspec.Struct, array_like=True):
 class SpanStore:
     """The spans of one author's log, loaded when they are asked for."""
 
-    def __init__(self, swarm: bytes, author: bytes, state: SpanState, archive: Archive) -> None:
+    def __init__(
+        self, swarm: bytes, author: bytes, state: SpanState, archive: Archive, is_before: Callable[[int], bool]
+    ) -> None:
         self.state = state
+        self._is_before = is_before
+        """Whether what stands at an index counts as held, so that a claim to it is not to be reported."""
         self._swarm = swarm
         self._author = author
         self._archive = archive
@@ -89,6 +93,12 @@ class SpanStore:
         """The spans with a claim of a time up to `passed_ms` that was not reported."""
         return [number for number, since_ms in self.state.claimed.items() if since_ms <= passed_ms]
 
+    def note_claims(self, first: int, last: int) -> None:
+        """Look at the claims of these spans again: which of them count as held has changed."""
+        for number in [number for number in self.state.claimed if first <= number <= last]:
+            self.span(number)
+            self._note_claims(number)
+
     def flush(self) -> None:
         """Write every changed span, and keep only the open one in memory."""
         for number in self._dirty:
@@ -124,9 +134,10 @@ class SpanStore:
             yield f"the open span {self.state.open_span} is in no stretch"
 
     def _note_claims(self, number: int) -> None:
-        claims = self._spans[number].claims.values()
+        claims = self._spans[number].claims
         if claims:
-            self.state.claimed[number] = min((c.since_ms for c in claims if not c.reported), default=NEVER)
+            open_ms = (c.since_ms for key, c in claims.items() if not c.reported and not self._is_before(key.index))
+            self.state.claimed[number] = min(open_ms, default=NEVER)
         else:
             self.state.claimed.pop(number, None)
 

@@ -23,7 +23,10 @@ JVM_SECONDS_MAX = 60.0
 """How long a JVM whose Python was killed may take to end; it does so within ten seconds."""
 
 
-_OWN_FILES = {"lock", "spark.log", "quorumscope.tmp"}
+REPLAY_LABEL = "replay.json"
+"""What only the checkpoint of a replay has: the range that it reads, and where to."""
+
+_OWN_FILES = {"lock", "spark.log", "quorumscope.tmp", REPLAY_LABEL, "replay.tmp"}
 """What a job can leave that ended before its checkpoint had a label."""
 
 
@@ -39,6 +42,8 @@ class Label(msgspec.Struct, frozen=True):
     folds: dict[str, int]
     blocks: dict[str, int] = {}
     """By swarm: into how many blocks its columns are divided."""
+    since: dict[str, int] = {}
+    """By swarm, if it has one: the time before which what was published is gone."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -53,10 +58,10 @@ def open_label(directory: Path, shuffle_partitions: int | None, shuffle_default:
     path = directory / "quorumscope.json"
     folds = {name: fold.version for query in QUERIES.values() for name, fold in make_folds(query.folds, config).items()}
     blocks = {swarm.id: swarm.blocks_count for swarm in config.swarms}
+    since = {swarm.id: swarm.since_ms for swarm in config.swarms if swarm.since_ms is not None}
     if not path.exists():
-        if {child.name for child in directory.iterdir()} - _OWN_FILES:
-            raise CheckpointError(f"{directory} is not empty and no checkpoint of quorumscope: give another directory")
-        label = Label(FORMAT, shuffle_partitions or shuffle_default, folds, blocks)
+        _refuse_foreign(directory)
+        label = Label(FORMAT, shuffle_partitions or shuffle_default, folds, blocks, since)
         _write_label(path, label)
         return label
     label = _read_label(path)
@@ -74,15 +79,38 @@ def open_label(directory: Path, shuffle_partitions: int | None, shuffle_default:
                 f"{directory} keeps the columns of {swarm.name} in {kept} blocks, the configuration says "
                 f"{swarm.blocks_count}: set `blocks: {kept}` for this swarm, or {again}"
             )
+        if swarm.id in label.blocks and label.since.get(swarm.id) != swarm.since_ms:
+            raise CheckpointError(
+                f"{directory} judges {swarm.name} with another `since` than the configuration says, or one says none: "
+                f"set it back, or {again}"
+            )
     if shuffle_partitions not in (None, label.shuffle_partitions):
         raise CheckpointError(
             f"{directory} was made with {label.shuffle_partitions} shuffle partitions and keeps them, got "
             f"{shuffle_partitions}: leave the option out, or {again}"
         )
     if blocks.keys() - label.blocks.keys():
-        label = msgspec.structs.replace(label, blocks=label.blocks | blocks)
+        label = msgspec.structs.replace(label, blocks=label.blocks | blocks, since=label.since | since)
         _write_label(path, label)
     return label
+
+
+def refuse_job(directory: Path) -> None:
+    """CheckpointError unless a replay can begin with this directory: a job would be gone on with where it is."""
+    if (directory / "quorumscope.json").exists():
+        raise CheckpointError(f"{directory} is the checkpoint of a job: give another directory for the replay")
+    _refuse_foreign(directory)
+
+
+def _refuse_foreign(directory: Path) -> None:
+    if {child.name for child in directory.iterdir()} - _OWN_FILES:
+        raise CheckpointError(f"{directory} is not empty and no checkpoint of quorumscope: give another directory")
+
+
+def refuse_replay(directory: Path) -> None:
+    """CheckpointError if a directory is that of a replay: a job that went on from there would begin in mid topic."""
+    if (directory / REPLAY_LABEL).exists():
+        raise CheckpointError(f"{directory} is the checkpoint of a replay: give another directory for the job")
 
 
 def count_start(directory: Path) -> int:
@@ -92,15 +120,15 @@ def count_start(directory: Path) -> int:
         starts = int(path.read_text())
     except (OSError, ValueError):
         starts = 0
-    _replace(path, str(starts + 1).encode())
+    replace_file(path, str(starts + 1).encode())
     return starts + 1
 
 
 def _write_label(path: Path, label: Label) -> None:
-    _replace(path, msgspec.json.encode(label))
+    replace_file(path, msgspec.json.encode(label))
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Write a file at once: whoever is killed meanwhile leaves the old one or the new one."""
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(content)

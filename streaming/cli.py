@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 a finding or a failed check, 2 bad usage or configuration,
 import secrets
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -26,12 +25,25 @@ from state.config import GRACE_DEFAULT, HORIZON_DEFAULT, SPLIT_AFTER_DEFAULT, Co
 from state.connection import Connection
 from state.fold import Topic
 from state.signedfile import ProofError
+from streaming.aclcommand import acls
 from streaming.checkpoint import CheckpointError
 from streaming.guard import BrokerError
-from streaming.options import Bootstrap, KafkaFile, Prefix, Swarms, config_of, connection_of
+from streaming.options import (
+    Bootstrap,
+    KafkaFile,
+    Prefix,
+    Swarms,
+    config_of,
+    connection_of,
+    duration_ms,
+    query_names,
+    spark_setting,
+)
 from streaming.parts import MissingPartError
 from streaming.pipeline import Pipeline
 from streaming.proofcommands import evidence, explain, prove, verify
+from streaming.replaycommand import replay
+from streaming.terminal import say, stopped_by_signal
 from streaming.topics import PREFIX_DEFAULT
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -75,27 +87,6 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _say(text: str) -> None:
-    print(f"{datetime.now(UTC):%H:%M:%S} {text}", flush=True)
-
-
-@contextmanager
-def _stopped_by_signal() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, so that work ends in order; a second Ctrl-C ends it at once."""
-    stopped = threading.Event()
-
-    def stop(number: int, _frame: object) -> None:
-        stopped.set()
-        signal.signal(number, signal.default_int_handler)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 @app.command()
 def run(
     swarms: Swarms,
@@ -128,19 +119,19 @@ def run(
         offsets_max=offsets_max,
         trigger=trigger,
         available_now=available_now,
-        patience_ms=_duration_ms(patience, "--patience"),
-        queries=_query_names(queries),
-        spark=dict(_spark_setting(text) for text in spark or ()),
+        patience_ms=duration_ms(patience, "--patience"),
+        queries=query_names(queries),
+        spark=dict(spark_setting(text) for text in spark or ()),
     )
     from pyspark.errors import PySparkException
 
     pipeline = Pipeline(settings.queries)
-    with _stopped_by_signal() as stopped, ExitStack() as stack:
+    with stopped_by_signal() as stopped, ExitStack() as stack:
         if listen is not None:
             address = stack.enter_context(_serving_job(pipeline, _address(listen)))
-            _say(f"serving {address.url}/metrics")
+            say(f"serving {address.url}/metrics")
         try:
-            run_job(settings, pipeline, _say, stopped.is_set)
+            run_job(settings, pipeline, say, stopped.is_set)
         except PySparkException as error:
             raise explain_failure(error, settings) from None
 
@@ -194,37 +185,12 @@ def exporter(
     scope = Scope(pair_peers_max, worst_pairs)
     settings = ExporterSettings(_address(listen), version("quorumscope"), url, scope, series_budget)
     with (
-        _stopped_by_signal() as stopped,
+        stopped_by_signal() as stopped,
         closing(Follower(connection, f"{prefix}.{Topic.VERDICTS}")) as verdicts,
         closing(Follower(connection, f"{prefix}.{Topic.MATRIX}", tail_records(config))) as matrix,
     ):
         feeds = {Topic.VERDICTS: verdicts, Topic.MATRIX: matrix}
-        run_exporter(config, feeds, settings, _say, stopped.is_set)
-
-
-def _duration_ms(text: str, option: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise ConfigError(f"{option}: {error}") from None
-
-
-def _query_names(text: str) -> tuple[str, ...]:
-    from streaming.queries import QUERIES
-
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in QUERIES:
-            raise ConfigError(f"--queries: expected some of {', '.join(QUERIES)}, got {name!r}")
-    # Each reads what one before it writes, so with --available-now this is the order in which they run.
-    return tuple(name for name in QUERIES if name in names)
-
-
-def _spark_setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(f"--conf: expected NAME=VALUE, got {text!r}")
-    return name, value
+        run_exporter(config, feeds, settings, say, stopped.is_set)
 
 
 @app.command()
@@ -264,15 +230,15 @@ def simulate(
     simulation = known.run(settings)
     if file is not None:
         write_file(simulation, file)
-        _say(f"{len(simulation.records):,} records to {file}, the truth to {truth_path(file)}")
+        say(f"{len(simulation.records):,} records to {file}, the truth to {truth_path(file)}")
         return
     connection, topic = connection_of(bootstrap, kafka), f"{prefix}.{Topic.SEGMENTS}"
     base = out / f"{scenario}-{seed}"
     write_truth(simulation, base)
-    _say(f"swarm and ground truth: {swarms_path(base)}, {truth_path(base)}")
-    with _stopped_by_signal() as stopped:
+    say(f"swarm and ground truth: {swarms_path(base)}, {truth_path(base)}")
+    with stopped_by_signal() as stopped:
         count = _publish(simulation, connection, topic, fast=fast, speed=speed, stop=stopped.is_set)
-    _say(f"{count:,} of {len(simulation.records):,} records to {topic}")
+    say(f"{count:,} of {len(simulation.records):,} records to {topic}")
 
 
 def _publish(
@@ -296,7 +262,7 @@ def _publish(
 
     def tell(record: Record) -> None:
         while due[0] is not None and record.time_ms >= due[0].time_ms:
-            _say(f"+{(due[0].time_ms - start_ms) / 1000:.0f} s: {due[0].text}")
+            say(f"+{(due[0].time_ms - start_ms) / 1000:.0f} s: {due[0].text}")
             due[0] = next(lines, None)
 
     return publish_live(simulation.records, connection.librdkafka(), topic, speed=speed, stop=stop, on_record=tell)
@@ -319,16 +285,16 @@ def topics(
     from streaming.topics import Setup, check_topics, create_topics
 
     connection = connection_of(bootstrap, kafka)
-    setup = Setup(prefix, partitions, replication, _duration_ms(retention, "--retention"), create_time)
+    setup = Setup(prefix, partitions, replication, duration_ms(retention, "--retention"), create_time)
     if create:
         made = create_topics(connection, setup)
-        _say(f"made {', '.join(made)}" if made else "all topics exist")
+        say(f"made {', '.join(made)}" if made else "all topics exist")
     problems = check_topics(connection, setup)
     for problem in problems:
         print(problem)
     if problems:
         sys.exit(FINDING)
-    _say(f"the topics of {prefix} are set up as they should be")
+    say(f"the topics of {prefix} are set up as they should be")
 
 
 @swarm_app.command("new")
@@ -382,8 +348,8 @@ def swarm_check(swarms: Annotated[Path, typer.Argument(help="The file of swarms.
     print(f"config {config.digest}")
 
 
-for proof_command in (evidence, prove, verify, explain):
-    app.command()(proof_command)
+for command in (acls, replay, evidence, prove, verify, explain):
+    app.command()(command)
 
 
 @app.command()
@@ -436,7 +402,7 @@ def demo(
             yield f"{address.host}:{address.port}"
 
     wishes = Wishes(serve, Path(dashboards.__file__).parent, with_prometheus, with_grafana)
-    with _stopped_by_signal() as stopped:
+    with stopped_by_signal() as stopped:
         good = run_demo(tell, out, seed, wishes, forever=forever, stop=stopped.is_set)
     if stopped.is_set() and not forever:
         sys.exit(128 + signal.SIGINT)

@@ -5,7 +5,8 @@ task has read its partition, one row to every key of every fold with what it rea
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -123,16 +124,24 @@ class Ingest:
 
 
 def ingest_function(
-    topic: str, config_json: str, fold_names: tuple[str, ...], kafka: dict[str, str]
+    topic: str,
+    config_json: str,
+    fold_names: tuple[str, ...],
+    kafka: dict[str, str],
+    ends: Mapping[int, int] = MappingProxyType({}),
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`; what it needs is made once in each worker."""
+    """The function for `mapInArrow`; what it needs is made once in each worker.
+
+    Where a range is read, `ends` says where each partition ends for it: the clock takes that for the end of the topic.
+    """
+    asks = json.dumps(kafka), topic, json.dumps(dict(ends), sort_keys=True)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from streaming.worker import next_times, worker_config
 
         config = worker_config(config_json)
         folds = make_folds(fold_names, config)
-        yield from Ingest(topic, config, folds, next_times(json.dumps(kafka), topic)).batches(batches)
+        yield from Ingest(topic, config, folds, next_times(*asks)).batches(batches)
 
     return run
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from state.config import Config
 from state.connection import Connection
-from streaming.checkpoint import CheckpointError, count_start, locked, open_label
+from streaming.bounds import Range
+from streaming.checkpoint import CheckpointError, count_start, locked, open_label, refuse_replay
 from streaming.lag import LagWatch
 from streaming.parts import MissingPartError
 from streaming.pipeline import About, Pipeline
@@ -52,6 +53,8 @@ class Settings(NamedTuple):
     """Which queries run here; each can run in an application of its own, with its own checkpoint."""
     spark: Mapping[str, str] = MappingProxyType({})
     """Settings of Spark that override ours."""
+    only: Range | None = None
+    """For a replay: the range of segments that is read. Its checkpoint is for nothing else."""
 
 
 Start = Callable[[Iterable[str]], dict[str, Any]]
@@ -71,7 +74,9 @@ def open_job(settings: Settings, pipeline: Pipeline) -> Iterator[Start]:
 
     The pipeline hears of all that they do.
     """
-    require_topics(settings.connection, settings.prefix)
+    if settings.only is None:
+        require_topics(settings.connection, settings.prefix)
+        refuse_replay(settings.checkpoint)
     with locked(settings.checkpoint) as lock:
         peers = max(len(swarm.authors) for swarm in settings.config.swarms)
         default = 1 if peers <= SMALL_ROSTER else _cores(settings.master)
@@ -102,7 +107,7 @@ def _heard(pipeline: Pipeline, session: Any, settings: Settings, starts: int) ->
 
     pipeline.about = About(version("quorumscope"), settings.config.digest, settings.prefix, starts)
     pipeline.lags = [
-        LagWatch(settings.connection, f"{settings.prefix}.{QUERIES[name].source}", totals)
+        LagWatch(settings.connection, _plan(settings).source_of(QUERIES[name]), totals)
         for name, totals in pipeline.totals.items()
     ]
     listener = ProgressListener(pipeline.totals)
@@ -165,9 +170,10 @@ def explain_failure(error: Exception, settings: Settings) -> Exception:
     if "BlobVersionError: " in text:
         return CheckpointError(text.partition("BlobVersionError: ")[2].partition("\n")[0])
     if "data may have been lost" in text:
+        topic = _plan(settings).source_of(QUERIES["segments"])
         return JobError(
-            f"records of {settings.prefix}.segments expired before they were read: start with a new checkpoint "
-            f"directory to judge what is left, and keep segments longer (retention.ms); details are in {log}"
+            f"records of {topic} expired before they were read: start with a new checkpoint directory to judge what "
+            f"is left, and keep segments longer (retention.ms); details are in {log}"
         )
     if any(name in text for name in _KAFKA_LOST):
         return MissingPartError(
@@ -188,6 +194,7 @@ def _plan(settings: Settings) -> Plan:
         available_now=settings.available_now,
         trigger=settings.trigger,
         patience_ms=settings.patience_ms,
+        only=settings.only,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from state.config import Config, ConfigError, parse_config
+from state.config import Config, ConfigError, parse_config, parse_duration_ms
 from state.connection import Connection
 from streaming.kafkafile import read_connection
 
@@ -40,3 +40,28 @@ def config_of(swarms: Path) -> Config:
         raise ConfigError(f"{swarms} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{swarms} cannot be read: it is not UTF-8 text") from None
+
+
+def duration_ms(text: str, option: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def query_names(text: str) -> tuple[str, ...]:
+    from streaming.queries import QUERIES
+
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in QUERIES:
+            raise ConfigError(f"--queries: expected some of {', '.join(QUERIES)}, got {name!r}")
+    # Each reads what one before it writes, so with --available-now this is the order in which they run.
+    return tuple(name for name in QUERIES if name in names)
+
+
+def spark_setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--conf: expected NAME=VALUE, got {text!r}")
+    return name, value

@@ -11,7 +11,7 @@ from typing import Any
 
 from state.metric import Histogram
 from streaming.host import LEVELS
-from streaming.queries import TALLIES
+from streaming.queries import RANGE_TALLIES, TALLIES
 
 RATE_SECONDS = 10.0
 """Rates are over this long: shorter ones jump with each batch."""
@@ -91,7 +91,8 @@ class Totals:
             self.disk_bytes = operator.customMetrics.get("rocksdbSstFileSize", 0)
         if progress.numInputRows == 0:
             return
-        self.records += progress.numInputRows
+        in_range = (progress.observedMetrics or {}).get(RANGE_TALLIES)
+        self.records += progress.numInputRows if in_range is None else in_range.records
         self.batches += 1
         self.batch_ms = int(progress.durationMs.get("triggerExecution", 0))
         self.durations.observe(self.batch_ms / 1000)

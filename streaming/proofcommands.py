@@ -2,9 +2,7 @@
 
 import re
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -23,13 +21,11 @@ from state.prooffile import PROOF_BYTES_MAX
 from state.prove import make_accepted, make_known
 from state.segment import Segment
 from state.signedfile import ProofError
+from streaming.bar import reading_progress
 from streaming.options import Bootstrap, KafkaFile, Prefix, Swarms, config_of, connection_of
-from streaming.segments import OnProgress, read_segments
+from streaming.segments import read_segments
 from streaming.topics import PREFIX_DEFAULT
 from streaming.verdicts import VerdictReader
-
-LINE_SECONDS = 5.0
-"""How often reading a long topic says how far it is, where there is no terminal."""
 
 _PLACE = re.compile(r"(?P<peer>[^:/@]+):(?P<index>[0-9]{1,19})(@(?P<id>[0-9a-f]{1,64}))?(/(?P<op>[0-9]{1,9}))?")
 
@@ -182,31 +178,9 @@ def _swarm_of(config: Config, name: str, path: Path) -> Swarm:
 
 
 def _read_history(connection: Connection, prefix: str, swarm: Swarm) -> History:
-    with _progress() as on_progress:
+    with reading_progress("reading segments") as on_progress:
         reading = read_segments(connection, prefix, swarm, on_progress)
     return History(swarm.key, reading.copies, from_start=reading.from_start)
-
-
-@contextmanager
-def _progress() -> Iterator[OnProgress]:
-    """A bar on a terminal, a line now and then elsewhere; on standard error, so that output can be kept."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("reading segments", total=None)
-            yield lambda read, total: bar.update(task, completed=read, total=total)
-        return
-    told = time.monotonic()
-
-    def tell(read: int, total: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > LINE_SECONDS:
-            told = time.monotonic()
-            typer.echo(f"{read:,} of {total:,} records read", err=True)
-
-    yield tell
 
 
 def _forkers(files: list[Path] | None, config: Config) -> frozenset[bytes]:

@@ -1,7 +1,7 @@
 """Reads `.segments` as anyone may: from its beginning to where it ends now, each record judged as ingest judges it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -10,15 +10,13 @@ from state.config import Swarm
 from state.connection import Connection
 from state.fold import Topic
 from state.segment import Reason, Segment, judge
+from streaming.bar import OnProgress
 from streaming.follow import READER_SETTINGS
 from streaming.parts import MissingPartError
 from streaming.topics import REQUEST_TIMEOUT_S, admin_client, existing
 
 SILENCE_SECONDS_MAX = 30.0
 """How long a broker may send nothing, while there is more to read, before reading is given up."""
-
-OnProgress = Callable[[int, int], None]
-"""Told now and then how many records are read, and of how many."""
 
 
 class Reading(NamedTuple):

@@ -5,6 +5,7 @@ packing are measured, verdicts included; verification is not, `--what verify` do
 then histories are as long as they get.
 """
 
+import gc
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from state.fold import Arrival, Arrivals
 from state.head import NO_PREVIOUS
 from state.segment import Ref
 from state.update import encode_update
+from streaming.worker import COLLECT_AFTER
 
 GOAL = 20_000
 ENTITIES, WRITERS, READERS = 100, 4, 4
@@ -103,6 +105,7 @@ def absorbed(config: Config, batches: list[list[Arrival]]) -> Measured:
 
 
 def run(rounds: int) -> list[str]:
+    gc.set_threshold(*COLLECT_AFTER)  # as in a worker of Spark
     rows = [
         "| updates claim | updates a second, each round | goal | µs an update | bytes an entity | events of each |",
         "|---|---|---:|---:|---:|---:|",

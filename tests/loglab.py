@@ -1,9 +1,11 @@
 """Random small logs, and the slow, obviously right answer to what must be found in them."""
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import NamedTuple
 
+import msgspec
 from hypothesis import strategies as st
 
 from state.config import Config, parse_config
@@ -30,6 +32,12 @@ SWARM = sha256(b"swarm").digest()
 AUTHORS = [SigningKey(bytes([n]) * 32).public for n in range(1, 4)]
 GRACE_MS = 1000
 START_MS = 1_700_000_000_000
+
+
+def since_config(config: Config, since_ms: int) -> Config:
+    """The same, but what was published before a time is gone."""
+    since = datetime.fromtimestamp(since_ms / 1000, UTC)
+    return Config(tuple(msgspec.structs.replace(swarm, since=since) for swarm in config.swarms))
 
 
 def lab_config(authors: list[bytes] = AUTHORS) -> Config:
@@ -150,9 +158,20 @@ def oracle(config: Config, copies: list[Copy]) -> dict[bytes, bytes]:
     def signed(segment: Segment) -> Signed:
         return Signed(segment.id.hex(), segment.head_bytes.hex(), signature[segment.id].hex(), seen[segment.id])
 
-    def is_regular(segment: Segment) -> bool:
+    def is_before(author: bytes, index: int) -> bool:
+        since_ms = config.swarms[0].since_ms
+        if since_ms is None:
+            return False
+        written = (s.head.index for s, time_ms in copies if s.head.author == author and time_ms >= since_ms)
+        begins = min(written, default=None)
+        return begins is None or index < begins
+
+    def has_parent(segment: Segment) -> bool:
         head = segment.head
         return head.index == 1 or (head.previous in held and held[head.previous].head.index == head.index - 1)
+
+    def is_regular(segment: Segment) -> bool:
+        return has_parent(segment) or is_before(segment.head.author, segment.head.index - 1)
 
     def is_due(segment: Segment) -> bool:
         return seen[segment.id] + GRACE_MS <= clock_ms
@@ -160,7 +179,8 @@ def oracle(config: Config, copies: list[Copy]) -> dict[bytes, bytes]:
     missing: dict[Ref, list[Segment]] = defaultdict(list)
     for segment in held.values():
         for ref in decode_refs(segment.refs):
-            if not (ref.id in held and held[ref.id].head.index == ref.index):
+            is_held = ref.id in held and held[ref.id].head.index == ref.index
+            if not is_held and not is_before(ref.author, ref.index):
                 missing[ref].append(segment)
     chained: dict[Ref, list[Segment]] = defaultdict(list)
     for author in AUTHORS:
@@ -171,7 +191,7 @@ def oracle(config: Config, copies: list[Copy]) -> dict[bytes, bytes]:
             branches = {s.id for s in claimants if sum(o.head.index == s.head.index for o in claimants) > 1}
             judged = {s.id for s in claimants if not is_regular(s) and is_due(s)}
             if judged:
-                branches |= judged | {s.id for s in claimants if is_regular(s)}
+                branches |= judged | {s.id for s in claimants if has_parent(s)}
             if len(branches) > 1:
                 key = key_of(Fork, SWARM.hex(), name, previous.hex())
                 ordered = tuple(signed(held[i]) for i in sorted(branches))

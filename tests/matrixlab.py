@@ -148,12 +148,40 @@ class Graph:
             if until_ms is None or time_ms <= until_ms:
                 self.held[segment.id] = segment
                 self.time[segment.id] = min(self.time.get(segment.id, time_ms), time_ms)
+        self.begins: dict[bytes, tuple[int, tuple[int, bytes]]] = {}
+        if self.swarm.since_ms is not None:
+            for noop_id in list(self._leave_out(self.swarm.since_ms)):
+                del self.held[noop_id]
 
     def named(self, noop_id: bytes) -> Iterator[Ref]:
         segment = self.held[noop_id]
         if segment.head.previous != NO_PREVIOUS:
             yield Ref(segment.head.author, segment.head.index - 1, segment.head.previous)
         yield from decode_refs(segment.refs)
+
+    def _leave_out(self, since_ms: int) -> Iterator[bytes]:
+        """Those that were published before what is judged; notes where each log begins, and after which noop."""
+        for noop_id in sorted(self.held, key=self._order):
+            head = self.held[noop_id].head
+            begins, _ = self.begins.get(head.author, (0, None))
+            if self.time[noop_id] < since_ms:
+                self.begins[head.author] = max(begins, head.index + 1), self._order(noop_id)
+                yield noop_id
+            elif not begins:
+                self.begins[head.author] = head.index, self._order(noop_id)
+            elif head.index < begins:
+                yield noop_id
+
+    def leads_nowhere(self, noop_id: bytes, ref: Ref) -> bool:
+        """Whether a noop named what was not held then and stands before what is judged."""
+        now, target = self._order(noop_id), self.get(ref)
+        if self.swarm.since_ms is None or (target is not None and self._order(target) < now):
+            return False
+        begins, begun = self.begins.get(ref.author, (0, now))
+        return not begins or begun > now or ref.index < begins
+
+    def _order(self, noop_id: bytes) -> tuple[int, bytes]:
+        return self.time[noop_id], self.held[noop_id].ref.encode()
 
     def get(self, ref: Ref) -> bytes | None:
         return ref.id if ref.id in self.held and self.held[ref.id].ref == ref else None
@@ -204,6 +232,8 @@ class Graph:
         while stack:
             now = stack.pop()
             for ref in self.named(now):
+                if self.leads_nowhere(now, ref):
+                    continue
                 target = self.get(ref)
                 if target is None or self.time[target] > end_ms:
                     complete = False
@@ -249,10 +279,14 @@ class Graph:
     def _is_fork(self, one: bytes, other: bytes) -> bool:
         """Whether two noops conflict for sure: what stands above a gap may still come to cover what is below it."""
         roots = [list(self.chain(noop_id))[-1] for noop_id in (one, other)]
-        if roots[0] == roots[1] or all(self.held[root].head.index == 1 for root in roots):
+        if roots[0] == roots[1] or all(self.held[root].head.index == self._first(root) for root in roots):
             return True
         (start, end), (other_start, other_end) = self._stretch(one), self._stretch(other)
         return start <= other_end and other_start <= end
+
+    def _first(self, noop_id: bytes) -> int:
+        """The index that its author's log begins with."""
+        return self.begins.get(self.held[noop_id].head.author, (1, None))[0]
 
     def _stretch(self, noop_id: bytes) -> tuple[int, int]:
         start = end = self.branch_of(noop_id)

@@ -12,7 +12,7 @@ import pytest
 from state.config import Config
 from streaming.checkpoint import CheckpointError, Label, count_start, locked, open_label, process_start
 from streaming.queries import QUERIES
-from tests.loglab import lab_config
+from tests.loglab import lab_config, since_config
 
 CONFIG = lab_config()
 LAB = CONFIG.swarms[0]
@@ -54,6 +54,15 @@ def test_a_label_that_cannot_be_read_is_told_with_what_to_do(tmp_path: Path, con
     (tmp_path / "quorumscope.json").write_bytes(content)
     with pytest.raises(CheckpointError, match="new checkpoint directory"):
         open_label(tmp_path, None, 1, CONFIG)
+
+
+def test_the_time_before_which_all_is_gone_stays_what_it_was(tmp_path: Path) -> None:
+    for name, made, other in (("with", since_config(CONFIG, 9), CONFIG), ("without", CONFIG, since_config(CONFIG, 9))):
+        (tmp_path / name).mkdir()
+        label = open_label(tmp_path / name, None, 1, made)
+        assert open_label(tmp_path / name, None, 1, made) == label
+        with pytest.raises(CheckpointError, match="judges lab with another `since`"):
+            open_label(tmp_path / name, None, 1, other)
 
 
 def test_a_fold_of_another_version_is_refused_by_name(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from dashboards.site import Address
 from producers.simulation import GroundTruth
 from state.config import ConfigError, parse_config
 from state.signing import SigningKey
-from streaming.cli import _address, _query_names
+from streaming.cli import _address
+from streaming.options import query_names
 from tests.commandlab import command, quorumscope, run_here, sentence
 from tests.test_evidence import EVIDENCE, LIAR, OTHER, SWARM
 
@@ -33,7 +34,19 @@ def swarms(tmp_path: Path) -> Path:
 def test_help_names_every_command_and_ends_well() -> None:
     done = quorumscope("--help")
     assert done.returncode == 0
-    for name in ("demo", "run", "exporter", "simulate", "evidence", "prove", "verify", "explain", "swarm", "topics"):
+    for name in (
+        "demo",
+        "run",
+        "replay",
+        "exporter",
+        "simulate",
+        "evidence",
+        "prove",
+        "verify",
+        "explain",
+        "swarm",
+        "topics",
+    ):
         assert name in done.stdout
 
 
@@ -50,6 +63,7 @@ def test_wrong_usage_ends_with_two_and_no_traceback(arguments: list[str]) -> Non
         ("exporter", "swarms bootstrap kafka prefix listen url pair-peers-max worst-pairs series-budget"),
         ("demo", "forever out seed with-prometheus without-prometheus with-grafana without-grafana"),
         ("run", "listen"),
+        ("replay", "into checkpoint from to from-offsets to-offsets diff queries master offsets-max"),
     ],
 )
 def test_help_of_a_command_names_its_options(
@@ -167,8 +181,8 @@ def test_a_query_that_there_is_not_is_told_with_those_there_are(swarms: Path, tm
 
 @pytest.mark.parametrize("text", ["segments,matrix", "matrix, segments", "matrix,segments,matrix"])
 def test_queries_run_in_the_order_in_which_one_reads_what_another_writes(text: str) -> None:
-    assert _query_names(text) == ("segments", "matrix")
-    assert _query_names("matrix") == ("matrix",)
+    assert query_names(text) == ("segments", "matrix")
+    assert query_names("matrix") == ("matrix",)
 
 
 def test_an_unknown_scenario_is_told_with_those_there_are() -> None:

@@ -18,7 +18,7 @@ from state.limits import BRANCHES_MAX, GAPS_MAX
 from state.report import Report, decode_report, unpack_cells
 from state.segment import Ref, Segment, judge
 from state.verdict import Accepted, Belief, Known, Limit, Verdict, decode_verdict, kind_of
-from tests.loglab import START_MS, Copy, noop
+from tests.loglab import START_MS, Copy, noop, since_config
 from tests.matrixlab import PEERS, Found, Graph, batches_of, history, matrix_config, run_columns
 
 HISTORIES = 2_000
@@ -48,6 +48,31 @@ def test_verdicts_are_those_of_graph_search_however_the_noops_come(part: int) ->
         config, copies, chance = random_case(seed)
         found = run_columns(with_blocks(config, chance.choice([1, 4])), batches_of(chance, copies))
         assert found.verdicts == Graph(config, copies).verdicts(), f"seed {seed}"
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
+def test_where_the_beginning_is_gone_verdicts_are_those_of_graph_search(part: int) -> None:
+    """What was published before is there, or is not there, or only some of it is."""
+    for seed in range(20_000 + part * 100, 20_100 + part * 100):
+        config, copies, chance = random_case(seed)
+        since_ms = chance.choice(copies).time_ms if copies else START_MS
+        kept = chance.choice([0.0, 0.0, 0.5, 1.0])
+        copies = [copy for copy in copies if copy.time_ms >= since_ms or chance.random() < kept]
+        config = since_config(config, since_ms)
+        found = run_columns(with_blocks(config, chance.choice([1, 4])), batches_of(chance, copies))
+        assert found.verdicts == Graph(config, copies).verdicts(), f"seed {seed}"
+
+
+def test_the_author_counts_from_its_earliest_noop_that_endorses_also_when_that_is_known_late() -> None:
+    """A's second noop comes before its first one, which B named before, and is complete only when C's has come."""
+    config = matrix_config(3, rules="[2]")
+    a, b, c = PEERS[:3]
+    first, lone = noop(a, 1, NO_PREVIOUS), noop(c, 1, NO_PREVIOUS)
+    reader = noop(b, 1, NO_PREVIOUS, refs=[first.ref])
+    second = noop(a, 2, first.id, refs=[lone.ref])
+    copies = [Copy(s, START_MS + at) for s, at in ((reader, 100), (second, 300), (first, 400), (lone, 500))]
+    want = Graph(config, copies).verdicts()
+    assert run_columns(config, [copies]).verdicts == run_columns(config, [copies[:3], copies[3:]]).verdicts == want
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producers.swarmfile import config_yaml
 from state.config import GRACE_DEFAULT, Config, ConfigError, parse_config, parse_duration_ms
 from state.limits import ROSTER_MAX
 from state.signing import SigningKey
@@ -474,3 +475,20 @@ def test_a_large_roster_is_divided_into_blocks_of_256() -> None:
     many = {f"p{number}": SigningKey(number.to_bytes(2) * 16).public.hex() for number in range(300)}
     text = config_of(f"{{start: {START}, roster: {{{', '.join(f'{n}: {k!r}' for n, k in many.items())}}}}}")
     assert parse_config(text).swarms[0].blocks_count == 2
+
+
+def test_since_is_a_time_and_without_it_a_file_keeps_its_digest() -> None:
+    without = parse_config(config_of(epoch()))
+    assert without.swarms[0].since_ms is None
+    texts = ["2026-01-01T01:00:00Z", "2026-01-01T02:00:00+01:00", "'2026-01-01T01:00:00Z'"]
+    same = [parse_config(config_of(epoch(), more=f"    since: {text}\n")) for text in texts]
+    assert {config.swarms[0].since_ms for config in same} == {1_767_229_200_000}
+    assert len({config.digest for config in same}) == 1
+    assert same[0].digest != without.digest
+    assert parse_config(config_yaml(same[0])).digest == same[0].digest
+
+
+@pytest.mark.parametrize("since", ["2026-01-01", "2026-01-01T00:00:00", "yesterday", "12"])
+def test_a_since_that_is_no_time_with_a_zone_is_told(since: str) -> None:
+    told = complaint(config_of(epoch(), more=f"    since: {since}\n"))
+    assert told.startswith("at `swarms[0].since`: expected a time with its zone, such as 2026-01-01T00:00:00Z")

@@ -10,7 +10,19 @@ from state.head import NO_PREVIOUS
 from state.logs import LogsFold
 from state.segment import Ref, Segment
 from state.verdict import Equivocation, Fork, Limit, Missing, decode_verdict
-from tests.loglab import AUTHORS, GRACE_MS, START_MS, Copy, batches_of, histories, lab_config, noop, oracle, run_logs
+from tests.loglab import (
+    AUTHORS,
+    GRACE_MS,
+    START_MS,
+    Copy,
+    batches_of,
+    histories,
+    lab_config,
+    noop,
+    oracle,
+    run_logs,
+    since_config,
+)
 
 A, B, C = AUTHORS
 CONFIG = lab_config()
@@ -51,6 +63,17 @@ def test_any_order_duplication_and_split_into_batches_gives_the_same_bytes(data:
     clocks = data.draw(st.lists(st.integers(START_MS, START_MS + 6 * GRACE_MS), min_size=1, max_size=5))
     batches = data.draw(st.composite(batches_of)(copies))
     assert run_logs(CONFIG, batches, clocks=sorted(clocks)) == oracle(CONFIG, copies)
+
+
+@pytest.mark.slow
+@slow_ok
+@given(st.data())
+def test_where_the_beginning_is_gone_any_order_gives_what_brute_force_finds(data: st.DataObject) -> None:
+    config = since_config(CONFIG, START_MS + data.draw(st.integers(-1, 5 * GRACE_MS)))
+    copies = data.draw(histories())
+    clocks = data.draw(st.lists(st.integers(START_MS, START_MS + 6 * GRACE_MS), min_size=1, max_size=5))
+    batches = data.draw(st.composite(batches_of)(copies))
+    assert run_logs(config, batches, clocks=sorted(clocks)) == oracle(config, copies)
 
 
 def test_an_honest_log_gives_no_verdict() -> None:
@@ -150,3 +173,25 @@ def test_a_large_blob_spills_its_open_spans_and_changes_no_verdict(monkeypatch: 
     want = run_logs(CONFIG, batches)
     monkeypatch.setattr("state.logs.BLOB_BYTES_TARGET", 1000)
     assert run_logs(CONFIG, batches) == want
+
+
+def test_a_log_whose_beginning_is_gone_begins_with_the_lowest_index_that_is_held() -> None:
+    config = since_config(CONFIG, START_MS)
+    log = chain(A, 300)
+    late = later(log)
+
+    def found(*batches: list[Copy]) -> list:
+        return [decode_verdict(value) for value in run_logs(config, [*batches, [late]]).values()]
+
+    def reader(ref: Ref) -> Copy:
+        return Copy(noop(B, 9, bytes([9]) * 32, refs=[ref], time_ms=START_MS), START_MS)
+
+    assert found(log[150:]) == []
+    assert found([reader(log[3].segment.ref)], log[150:]) == []
+    assert found([reader(log[3].segment.ref)]) == []
+    (hole,) = found([reader(log[170].segment.ref)], log[150:160], log[170:])
+    assert isinstance(hole, Missing)
+    assert hole.index == 170
+    # An index further down comes last, and with it the log begins there: what lies between is missing now.
+    sunk = found([reader(log[120].segment.ref)], log[150:], log[100:120])
+    assert sorted((verdict.index, type(verdict)) for verdict in sunk) == [(121, Missing), (150, Missing)]
