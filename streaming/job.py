@@ -26,6 +26,7 @@ SMALL_ROSTER = 64
 """Up to this many peers one shuffle partition is quickest on two cores; beyond it, one for each core."""
 
 REPORT_SECONDS = 10.0
+_KAFKA_REFUSES = ("SaslAuthenticationException", "SslAuthenticationException", "AuthorizationException")
 _KAFKA_LOST = ("TimeoutException", "UnknownTopicOrPartition", "DisconnectException", "UnknownServerException")
 
 
@@ -174,6 +175,11 @@ def explain_failure(error: Exception, settings: Settings) -> Exception:
         return JobError(
             f"records of {topic} expired before they were read: start with a new checkpoint directory to judge what "
             f"is left, and keep segments longer (retention.ms); details are in {log}"
+        )
+    if any(name in text for name in _KAFKA_REFUSES):
+        return MissingPartError(
+            f"Kafka at {settings.connection.bootstrap} refuses the job: check its password and certificates, and its "
+            f"rights with `quorumscope acls`; details are in {log}"
         )
     if any(name in text for name in _KAFKA_LOST):
         return MissingPartError(
