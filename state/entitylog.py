@@ -100,7 +100,7 @@ class EntityLog:
             self._note_bad(told, MALFORMED, told.problem)
             return
         missing = self._missing(told)
-        if told.stamp and not self._can_use_stamp(told, is_needed=bool(missing)):
+        if told.stamp and not self._can_use_stamp(told):
             if not told.names_version:
                 return
             told = msgspec.structs.replace(told, stamp=b"")
@@ -110,15 +110,14 @@ class EntityLog:
         else:
             self._settle(told)
 
-    def _can_use_stamp(self, told: Told, *, is_needed: bool) -> bool:
-        """Whether a stamp is one of the swarm's clocks; one that may never be needed is decoded when it is checked."""
+    def _can_use_stamp(self, told: Told) -> bool:
+        """Whether a stamp is one of the swarm's clocks. Nothing is made of one of another size: it may be huge."""
         try:
             parameters = read_parameters(told.stamp)
             if parameters != self._parameters:
                 self._note_bad(told, PARAMETERS, _words(parameters), _words(self._parameters))
                 return False
-            if is_needed or not told.names_version:
-                decode_clock(told.stamp)
+            _decode(told.stamp)
         except ClockDecodeError as error:
             self._note_bad(told, MALFORMED, f"stamp: {error}")
             return False
@@ -194,19 +193,10 @@ class EntityLog:
         if not told.names_version or not (told.stamp or told.digest):
             return
         version = self.entity.version_of(told.tips)
-        if told.stamp:
-            self._check_stamp(told, version.stamp)
+        if told.stamp and (claimed := _decode(told.stamp)) != version.stamp:
+            self._note_bad(told, STAMP, _tell(claimed), _tell(version.stamp))
         if told.digest and told.digest != version.digest:
             self._note_bad(told, DIGEST, told.digest.hex(), version.digest.hex())
-
-    def _check_stamp(self, told: Told, expected: Clock) -> None:
-        try:
-            claimed = _decode(told.stamp)
-        except ClockDecodeError as error:
-            self._note_bad(told, MALFORMED, f"stamp: {error}")
-            return
-        if claimed != expected:
-            self._note_bad(told, STAMP, _tell(claimed), _tell(expected))
 
     def _note_bad(self, told: Told, why: str, claimed: str, expected: str = "") -> None:
         now = BadState(told.time_ms, told.index, told.position, told.segment, claimed, expected)

@@ -76,8 +76,6 @@ class EntityState(msgspec.Struct, array_like=True):
     """Updates that build on events which are not held."""
     bad: dict[bytes, dict[str, BadState]] = {}
     """By author and reason."""
-    over: list[tuple[bytes, str]] = []
-    """Authors and the limits that they were said to have gone over."""
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -245,6 +245,20 @@ def test_an_entity_that_is_full_takes_no_more_events_and_says_whose_was_left_out
     assert state_of(verdicts, ALICE).events == 3
 
 
+@pytest.mark.parametrize(
+    "stamp", [b"", encode_clock(Clock.zero(PARAMETERS)), encode_clock(Clock.zero(PARAMETERS))[:-1]]
+)
+def test_an_event_beyond_a_limit_with_any_stamp_stops_nobody(monkeypatch: pytest.MonkeyPatch, stamp: bytes) -> None:
+    monkeypatch.setattr("state.entity.EVENTS_MAX", 1)
+    first, beyond = chain(ALICE, 2)
+    verdicts = found(
+        [[told(ALICE, 1, first), told(ALICE, 2, beyond._replace(stamp=stamp)), told(BOB, 1, Update(NAME))]]
+    )
+    assert state_of(verdicts, ALICE).index == 2
+    assert state_of(verdicts, BOB).state == "behind"
+    assert [one.limit for one in verdicts if isinstance(one, Limit)] == ["events"]
+
+
 def test_a_malformed_update_is_told_and_nothing_else_of_it_is_used() -> None:
     from state import wire_pb2
 
