@@ -4,8 +4,9 @@ The text is written here and not by the library, which takes three times as long
 a scrape. It is the classic format alone; what OpenMetrics adds is not used.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -85,10 +86,14 @@ def render(registry: CollectorRegistry) -> bytes:
     lines: list[str] = []
     for family in registry.collect():
         name = full_name(family)
-        help_text = family.documentation.replace("\\", "\\\\").replace("\n", "\\n")
+        help_text = escaped_help(family)
         lines += (f"# HELP {name} {help_text}", f"# TYPE {name} {family.type}")
-        lines += [_line(sample.name, sample.labels, sample.value) for sample in family.samples]
+        lines += [f"{series_text(sample)} {number_text(sample.value)}" for sample in family.samples]
     return "\n".join(lines).encode() + b"\n"
+
+
+def escaped_help(family: Family) -> str:
+    return str(family.documentation).replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def full_name(family: Family) -> str:
@@ -96,14 +101,15 @@ def full_name(family: Family) -> str:
     return f"{family.name}_total" if family.type == "counter" else str(family.name)
 
 
-def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    if not labels:
-        return f"{name} {_number(value)}"
-    pairs = ",".join([f'{label}="{_escaped(text)}"' for label, text in labels.items()])
-    return f"{name}{{{pairs}}} {_number(value)}"
+def series_text(sample: Any) -> str:
+    """The name and the labels of a sample of a family, as they stand in the text."""
+    if not sample.labels:
+        return str(sample.name)
+    pairs = ",".join([f'{label}="{_escaped(text)}"' for label, text in sample.labels.items()])
+    return f"{sample.name}{{{pairs}}}"
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     return _INFINITE.get(value) or repr(float(value))
 
 
@@ -129,4 +135,5 @@ def _add(family: Family, labels: tuple[str, ...], value: float | Distribution) -
 
 
 def _bound(bound: float) -> str:
-    return "+Inf" if bound == float("inf") else f"{bound:g}"
+    """As OpenMetrics writes it, and Prometheus from 3 on: "10.0" and not "10"."""
+    return "+Inf" if bound == float("inf") else str(float(bound))

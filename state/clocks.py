@@ -13,7 +13,7 @@ import msgspec
 
 from state.config import Config, Swarm
 from state.entitylog import EntityLog
-from state.entitystore import EntityStore
+from state.entitystore import EntityStore, entity_of
 from state.fold import Archive, Arrivals, Message, Outcome, Tally, Topic
 from state.limits import EVENTS_MAX, NESTING_MAX, PENDING_MAX
 from state.told import Told, decode_told, encode_told, tell
@@ -119,16 +119,30 @@ class ClocksShard:
         self.state.waiting_pieces = self._waiting.pieces
         return _encoder.encode(self.state)
 
-    def check_invariants(self, *, deep: bool = False) -> list[str]:
-        """What is wrong with the shard; `deep` looks into every entity that is in memory."""
+    def check_invariants(self) -> list[str]:
         state, problems = self.state, []
         if state.events > state.updates:
             problems.append(f"{state.events} events of {state.updates} updates")
         if max(state.pending_of.values(), default=0) > PENDING_MAX:
             problems.append("more updates of an author wait than may")
-        if deep:
-            problems += [f"{name!r}: {p}" for name, log in self._open.items() for p in log.problems()]
         return problems
+
+    def audit(self, names: Iterable[bytes]) -> Iterator[str]:
+        state = self.state
+        yield from self.check_invariants()
+        entities = [entity for entity in map(entity_of, names) if entity is not None]
+        pending_of: dict[bytes, int] = {}
+        events = 0
+        for entity in entities:
+            log = EntityLog(entity, self._swarm.clock_parameters, pending_of, self._store)
+            events += len(log)
+            yield from (f"{entity!r}: {problem}" for problem in log.problems())
+            for told in log.state.waiting:
+                pending_of[told.author] = pending_of.get(told.author, 0) + 1
+        if (len(entities), events) != (state.entities, state.events):
+            yield f"want {state.events} events of {state.entities} entities, got {events} of {len(entities)}"
+        if pending_of != state.pending_of:
+            yield f"updates that wait: want {pending_of}, got {state.pending_of}"
 
     # Updates come in
 

@@ -149,12 +149,16 @@ class Block:
         self._state.waiting_pieces = self._waiting.pieces
         return _encoder.encode(self._state)
 
-    def check_invariants(self, *, deep: bool = False) -> list[str]:
-        """What is wrong with the block; `deep` looks at every noop, too slow for each batch."""
+    def check_invariants(self) -> list[str]:
         problems = [f"author {tree.author}: {p}" for tree in self.pasts.trees for p in tree.problems()]
         if len(self._observers.watch_of) > len(self.pasts.slot_of):
             problems.append("more noops are watched than held")
-        return problems + (list(self.pasts.problems()) if deep else [])
+        return problems
+
+    def audit(self, names: Iterable[bytes]) -> Iterator[str]:
+        yield from self.check_invariants()
+        yield from self.pasts.problems()
+        yield from self.pasts.old.problems(names)
 
     # Noops come in
 

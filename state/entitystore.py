@@ -17,6 +17,7 @@ CHUNK_EVENTS = 64
 """Events of a chunk, at some 46 bytes each: few bytes are written again for one event, and a long history is read in
 hundreds of calls, not in ten thousands."""
 
+_ENTRY = b"E"
 _FIXED = struct.Struct(f">{HASH_BYTES}sQH")
 _TIME_AT, _TIME_END = HASH_BYTES, HASH_BYTES + 8
 
@@ -113,8 +114,13 @@ def _cut(chunk: bytes) -> Iterator[bytes]:
         at = end
 
 
+def entity_of(name: bytes) -> bytes | None:
+    """The entity whose entry has this name; None if it is the name of something else."""
+    return name[1:] if name[:1] == _ENTRY else None
+
+
 def _entry(entity: bytes) -> bytes:
-    return b"E" + entity
+    return _ENTRY + entity
 
 
 def _chunk(entity: bytes, number: int) -> bytes:

@@ -92,7 +92,13 @@ class Machine(Protocol):
         """The blob of the state now; what stands in the archive is written there."""
 
     def check_invariants(self) -> list[str]:
-        """What is wrong with the state, in words; nothing if all is well."""
+        """What is wrong with the state, in words; nothing if all is well. Quick enough for each batch."""
+
+    def audit(self, names: Iterable[bytes]) -> Iterator[str]:
+        """What is wrong with all that is kept, of which it reads every entry; too slow for each batch.
+
+        Requires a machine that was opened just now; `names` are those of the entries of its archive.
+        """
 
 
 class Fold(Protocol):

@@ -6,12 +6,13 @@ names one of them or comes again.
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from state.fold import Archive
 
 SPAN_INDEXES = 64
+_PREFIX = b"O"
 _ENTRY = struct.Struct(">Q32sQQI?")
 ENTRY_BYTES = _ENTRY.size
 
@@ -58,6 +59,24 @@ class OldNoops:
         """The batch is over: what was read for it need not stay in memory."""
         self._read.clear()
 
+    def problems(self, names: Iterable[bytes]) -> Iterator[str]:
+        """What is wrong with what is kept, where `names` are those of all entries of the archive."""
+        newest: dict[int, int] = {}
+        for name in names:
+            if name[:1] != _PREFIX:
+                continue
+            author = int.from_bytes(name[1:5])
+            packed = self._archive[name]
+            if len(packed) % ENTRY_BYTES:
+                yield f"old noops {name.hex()}: {len(packed)} bytes are no entries"
+                continue
+            span = [Old._make(fields) for fields in _ENTRY.iter_unpack(packed)]
+            if span != sorted(set(span)) or any(_name(author, old.index) != name for old in span):
+                yield f"old noops {name.hex()}: not in order, or not where they belong"
+            newest[author] = max([newest.get(author, 0), *(old.index for old in span)])
+        if newest != self.newest:
+            yield f"the newest of the old noops: want {newest}, got {self.newest}"
+
     def _span(self, name: bytes) -> list[Old]:
         if name not in self._read:
             self._read[name] = [Old._make(fields) for fields in _ENTRY.iter_unpack(self._archive.get(name) or b"")]
@@ -65,4 +84,4 @@ class OldNoops:
 
 
 def _name(author: int, index: int) -> bytes:
-    return b"O" + author.to_bytes(4) + ((index - 1) // SPAN_INDEXES).to_bytes(8)
+    return _PREFIX + author.to_bytes(4) + ((index - 1) // SPAN_INDEXES).to_bytes(8)

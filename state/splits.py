@@ -121,6 +121,11 @@ class SwarmSplits:
             problems.append("two sheets stand in one place of the archive")
         return problems
 
+    def audit(self, names: Iterable[bytes]) -> Iterator[str]:
+        del names  # the blob names all sheets
+        yield from self.check_invariants()
+        yield from self._store.problems()
+
     def _judge_all(self) -> Iterator[Message]:
         yield from self._judge_chain()
         waiting = self.state.waiting
@@ -191,6 +196,14 @@ class SheetStore:
             for place in places:
                 self._archive.pop(_name(place), None)
                 heappush(self._free, place)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the sheets, all of which this reads."""
+        for key, one in self._waiting.items():
+            for block, places in one.held.items():
+                sheet = self._read(places)
+                if (sheet.tick_ms, sheet.blocks, sheet.block) != (*key, block):
+                    yield f"the sheet of block {block} at tick {key[0]} is another one"
 
     def flush(self) -> None:
         """Write the new sheets to the archive."""

@@ -15,8 +15,8 @@ OnProgress = Callable[[int, int], None]
 
 
 @contextmanager
-def reading_progress(what: str) -> Iterator[OnProgress]:
-    """Shows what it is told on standard error, so that output can be kept."""
+def reading_progress(what: str, done: str = "records read") -> Iterator[OnProgress]:
+    """Shows what it is told on standard error, so that output can be kept; `done` says in words what is counted."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import Progress
@@ -31,6 +31,6 @@ def reading_progress(what: str) -> Iterator[OnProgress]:
         nonlocal told
         if time.monotonic() - told > LINE_SECONDS:
             told = time.monotonic()
-            typer.echo(f"{read:,} of {total:,} records read", err=True)
+            typer.echo(f"{read:,} of {total:,} {done}", err=True)
 
     yield tell

@@ -7,7 +7,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,12 +21,15 @@ from producers.simulation import Record, Simulation
 from producers.sinks import SinkError, publish_fast, publish_live, swarms_path, truth_path, write_file, write_truth
 from producers.swarm import Settings as SwarmSettings
 from producers.swarmfile import config_yaml, swarm_config
-from state.config import GRACE_DEFAULT, HORIZON_DEFAULT, SPLIT_AFTER_DEFAULT, ConfigError, parse_duration_ms
+from state.config import GRACE_DEFAULT, HORIZON_DEFAULT, SPLIT_AFTER_DEFAULT, Config, ConfigError, parse_duration_ms
 from state.connection import Connection
 from state.fold import Topic
 from state.signedfile import ProofError
 from streaming.aclcommand import acls
+from streaming.bar import OnProgress
+from streaming.bounds import time_text
 from streaming.checkpoint import CheckpointError
+from streaming.fsckcommand import fsck
 from streaming.guard import BrokerError
 from streaming.options import (
     Bootstrap,
@@ -42,7 +45,8 @@ from streaming.options import (
 from streaming.parts import MissingPartError
 from streaming.pipeline import Pipeline
 from streaming.proofcommands import evidence, explain, prove, verify
-from streaming.replaycommand import replay
+from streaming.replaycommand import replay_command
+from streaming.statuscommand import status
 from streaming.terminal import say, stopped_by_signal
 from streaming.topics import PREFIX_DEFAULT
 
@@ -348,7 +352,22 @@ def swarm_check(swarms: Annotated[Path, typer.Argument(help="The file of swarms.
     print(f"config {config.digest}")
 
 
-for command in (acls, replay, evidence, prove, verify, explain):
+def _write_metrics(
+    config: Config, verdicts: Mapping[str, bytes], reports: Iterable[bytes], path: Path, step_ms: int, tell: OnProgress
+) -> str:
+    from dashboards.backfill import Past, write_backfill
+
+    written = write_backfill(config, Past(verdicts, reports), path, step_ms, tell)
+    if written is None:
+        return f"no metrics: nothing that was found has a time, so {path} is not written"
+    times = f"{time_text(written.first_ms)} to {time_text(written.last_ms)}"
+    return (
+        f"{written.samples:,} samples of {written.steps:,} steps, {times}, to {path}; for Prometheus: "
+        f"promtool tsdb create-blocks-from openmetrics {path} BLOCKS"
+    )
+
+
+for command in (acls, status, fsck, replay_command(_write_metrics), evidence, prove, verify, explain):
     app.command()(command)
 
 

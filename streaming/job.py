@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from state.config import Config
 from state.connection import Connection
 from streaming.bounds import Range
-from streaming.checkpoint import CheckpointError, count_start, locked, open_label, refuse_replay
+from streaming.checkpoint import CheckpointError, count_start, open_label, refuse_replay
 from streaming.lag import LagWatch
+from streaming.lock import locked
 from streaming.parts import MissingPartError
 from streaming.pipeline import About, Pipeline
 from streaming.progress import Totals

@@ -26,12 +26,13 @@ from state.connection import Connection
 from state.fold import Topic
 from streaming.bar import OnProgress
 from streaming.bounds import Range, Request, require_held, resolve
-from streaming.checkpoint import REPLAY_LABEL, CheckpointError, locked, refuse_job, replace_file
+from streaming.checkpoint import REPLAY_LABEL, CheckpointError, refuse_job, replace_file
 from streaming.follow import Follower
 from streaming.job import Settings, open_job
+from streaming.lock import locked
 from streaming.parts import MissingPartError
 from streaming.pipeline import Pipeline
-from streaming.position import position
+from streaming.position import position_of
 from streaming.progress import Totals
 from streaming.queries import QUERIES
 from streaming.replaydiff import Window
@@ -71,7 +72,7 @@ def prepare(target: Target, settings: Settings) -> Range:
     with locked(settings.checkpoint), closing(Shelf(settings.connection, _source(target))) as shelf:
         if path.exists():
             found = _read_label(target, settings).found
-            require_held(found, position(settings.checkpoint, "segments", found.topic), shelf.held())
+            require_held(found, position_of(settings.checkpoint, "segments", found.topic).read, shelf.held())
         else:
             refuse_job(settings.checkpoint)
             found = resolve(target.request, shelf.topic, shelf.held(), shelf.offsets_at)
@@ -97,7 +98,7 @@ def run_replay(settings: Settings, pipeline: Pipeline, tell: OnProgress, is_stop
             # A query reads what the one before it wrote; and a short range may be done since the start of Spark.
             query, totals = start([name])[name], pipeline.totals[name]
             if name == "segments":
-                totals.ends |= position(settings.checkpoint, name, found.topic)
+                totals.ends |= position_of(settings.checkpoint, name, found.topic).read
                 _watch_range(query, totals, found, tell, is_stopped)
             else:
                 _watch(query, totals, is_stopped)
@@ -111,11 +112,11 @@ def is_done(name: str, settings: Settings) -> bool:
     found, source = settings.only, f"{settings.prefix}.{QUERIES[name].source}"
     assert found is not None
     if name == "segments":
-        return found.is_read(position(settings.checkpoint, name, found.topic))
+        return found.is_read(position_of(settings.checkpoint, name, found.topic).read)
     if not is_done("segments", settings):
         return False
     with closing(Shelf(settings.connection, source)) as shelf:
-        read = position(settings.checkpoint, name, source)
+        read = position_of(settings.checkpoint, name, source).read
         return all(read.get(partition, low) >= high for partition, (low, high) in shelf.ends().items())
 
 

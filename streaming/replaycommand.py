@@ -4,16 +4,20 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from state.config import Config
+from state.config import Config, ConfigError
 from state.connection import Connection
+from state.fold import Topic
 from state.verdict import decode_verdict, kind_of
-from streaming.bar import reading_progress
+from streaming.bar import OnProgress, reading_progress
 from streaming.bounds import Range, request_of
+from streaming.follow import Follower
 from streaming.options import (
     Bootstrap,
     KafkaFile,
@@ -36,50 +40,98 @@ if TYPE_CHECKING:
 DIFFERENCE = 1
 """The exit code when a replay says otherwise than the live job."""
 
+METRICS_STEP_MS_MIN = 1000
+"""Below a second Prometheus would not scrape either."""
 
-def replay(
-    swarms: Swarms,
-    into: Annotated[str, typer.Option(help="Prefix of the topics to write to; made if need be, never a live one.")],
-    checkpoint: Annotated[Path, typer.Option(help="Directory of its state; the same one goes on from there.")],
-    *,
-    from_time: Annotated[str | None, typer.Option("--from", help="Records of this time or later.")] = None,
-    to_time: Annotated[str | None, typer.Option("--to", help="Records before this time.")] = None,
-    from_offsets: Annotated[str | None, typer.Option(help="PARTITION:OFFSET,… where to begin.")] = None,
-    to_offsets: Annotated[str | None, typer.Option(help="PARTITION:OFFSET,… where to end; not in the range.")] = None,
-    diff: Annotated[bool, typer.Option("--diff", help="Compare with the live verdicts; 1 if they differ.")] = False,
-    bootstrap: Bootstrap = None,
-    kafka: KafkaFile = None,
-    prefix: Prefix = PREFIX_DEFAULT,
-    queries: Annotated[str, typer.Option(help="Which queries run, separated by commas.")] = "segments,matrix",
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    shuffle_partitions: Annotated[int | None, typer.Option(min=1, help="Fixed when the checkpoint is made.")] = None,
-    offsets_max: Annotated[int, typer.Option(min=1, help="Records that a batch reads at most.")] = 100_000,
-    patience: Annotated[str, typer.Option(help="How long Kafka may be silent before it ends.")] = "60s",
-    spark: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting, NAME=VALUE.")] = None,
-) -> None:
-    """Judge again what was published, all of it or a range, and write the verdicts to topics of their own."""
-    from streaming.job import Settings
-    from streaming.replay import Target, judged_from, prepare
 
-    target = Target(request_of(from_time, to_time, from_offsets, to_offsets), prefix, into)
-    settings = Settings(
-        config=config_of(swarms),
-        connection=connection_of(bootstrap, kafka),
-        checkpoint=checkpoint,
-        prefix=into,
-        master=master,
-        shuffle_partitions=shuffle_partitions,
-        offsets_max=offsets_max,
-        available_now=True,
-        patience_ms=duration_ms(patience, "--patience"),
-        queries=query_names(queries),
-        spark=dict(spark_setting(text) for text in spark or ()),
-    )
-    found = prepare(target, settings)
-    config = judged_from(settings.config, target.request, found)
-    _run(settings._replace(config=config, only=found), found)
-    if diff and not _is_identical(settings.config, settings.connection, target, found):
-        sys.exit(DIFFERENCE)
+WriteMetrics = Callable[[Config, Mapping[str, bytes], Iterable[bytes], Path, int, OnProgress], str]
+"""Writes metrics of verdicts and reports to a file, with so many milliseconds between samples; says what it wrote."""
+
+
+def replay_command(write: WriteMetrics) -> Callable[..., None]:
+    """The command, with what makes metrics of its verdicts."""
+
+    def replay(
+        swarms: Swarms,
+        into: Annotated[str, typer.Option(help="Prefix of the topics to write to; made if need be, never a live one.")],
+        checkpoint: Annotated[Path, typer.Option(help="Directory of its state; the same one goes on from there.")],
+        *,
+        from_time: Annotated[str | None, typer.Option("--from", help="Records of this time or later.")] = None,
+        to_time: Annotated[str | None, typer.Option("--to", help="Records before this time.")] = None,
+        from_offsets: Annotated[str | None, typer.Option(help="PARTITION:OFFSET,… where to begin.")] = None,
+        to_offsets: Annotated[
+            str | None, typer.Option(help="PARTITION:OFFSET,… where to end; not in the range.")
+        ] = None,
+        diff: Annotated[bool, typer.Option("--diff", help="Compare with the live verdicts; 1 if they differ.")] = False,
+        metrics: Annotated[
+            Path | None, typer.Option(help="OpenMetrics file to write, of which promtool makes blocks for Prometheus.")
+        ] = None,
+        metrics_step: Annotated[str, typer.Option(help="Time between two samples in that file.")] = "15s",
+        bootstrap: Bootstrap = None,
+        kafka: KafkaFile = None,
+        prefix: Prefix = PREFIX_DEFAULT,
+        queries: Annotated[str, typer.Option(help="Which queries run, separated by commas.")] = "segments,matrix",
+        master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+        shuffle_partitions: Annotated[
+            int | None, typer.Option(min=1, help="Fixed when the checkpoint is made.")
+        ] = None,
+        offsets_max: Annotated[int, typer.Option(min=1, help="Records that a batch reads at most.")] = 100_000,
+        patience: Annotated[str, typer.Option(help="How long Kafka may be silent before it ends.")] = "60s",
+        spark: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting, NAME=VALUE.")] = None,
+    ) -> None:
+        """Judge again what was published, all of it or a range, and write the verdicts to topics of their own."""
+        from streaming.job import Settings
+        from streaming.replay import Target, judged_from, prepare
+
+        step_ms = _metrics_step_ms(metrics, metrics_step)
+        target = Target(request_of(from_time, to_time, from_offsets, to_offsets), prefix, into)
+        settings = Settings(
+            config=config_of(swarms),
+            connection=connection_of(bootstrap, kafka),
+            checkpoint=checkpoint,
+            prefix=into,
+            master=master,
+            shuffle_partitions=shuffle_partitions,
+            offsets_max=offsets_max,
+            available_now=True,
+            patience_ms=duration_ms(patience, "--patience"),
+            queries=query_names(queries),
+            spark=dict(spark_setting(text) for text in spark or ()),
+        )
+        found = prepare(target, settings)
+        config = judged_from(settings.config, target.request, found)
+        _run(settings._replace(config=config, only=found), found)
+        if metrics is not None:
+            _write_metrics(write, settings, metrics, step_ms)
+        if diff and not _is_identical(settings.config, settings.connection, target, found):
+            sys.exit(DIFFERENCE)
+
+    return replay
+
+
+def _metrics_step_ms(path: Path | None, step: str) -> int:
+    """The step of a file of metrics. What is wrong with it is told before hours of work, not after."""
+    step_ms = duration_ms(step, "--metrics-step")
+    if step_ms < METRICS_STEP_MS_MIN:
+        raise ConfigError(f"--metrics-step: expected a second or more, got {step}")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise ConfigError(f"--metrics: there is no folder {path.absolute().parent}: make it first")
+    return step_ms
+
+
+def _write_metrics(write: WriteMetrics, settings: "Settings", path: Path, step_ms: int) -> None:
+    from streaming.replay import compacted_verdicts
+
+    verdicts = compacted_verdicts(settings.connection, settings.prefix)
+    with (
+        closing(Follower(settings.connection, f"{settings.prefix}.{Topic.MATRIX}")) as matrix,
+        reading_progress(f"writing {path}", "steps written") as tell,
+    ):
+        reports = (message.value() or b"" for message in matrix.read_to_end())
+        try:
+            say(write(settings.config, verdicts, reports, path, step_ms, tell))
+        except OSError as error:
+            raise ConfigError(f"--metrics: {path} cannot be written: {error.strerror}") from None
 
 
 def _run(settings: "Settings", found: Range) -> None:
@@ -88,12 +140,12 @@ def _run(settings: "Settings", found: Range) -> None:
 
     from streaming.job import explain_failure, summary
     from streaming.pipeline import Pipeline
-    from streaming.position import position
+    from streaming.position import position_of
     from streaming.replay import run_replay
 
     started = time.monotonic()
     pipeline = Pipeline(settings.queries)
-    before = found.done(position(settings.checkpoint, "segments", found.topic))
+    before = found.done(position_of(settings.checkpoint, "segments", found.topic).read)
     going_on = f", of which {before:,} are read" if before else ""
     say(f"replaying {found.size:,} records of {found.topic}{going_on} into {settings.prefix}; starting Spark …")
     with stopped_by_signal() as stopped, reading_progress(f"replaying {found.topic}") as tell:
@@ -104,7 +156,7 @@ def _run(settings: "Settings", found: Range) -> None:
     for name in settings.queries:
         say(summary(name, pipeline.totals[name]))
     if not is_done:
-        read = found.done(position(settings.checkpoint, "segments", found.topic))
+        read = found.done(position_of(settings.checkpoint, "segments", found.topic).read)
         say(f"stopped after {read:,} of {found.size:,} records: the same command goes on from there")
         sys.exit(128 + signal.SIGINT)
     say(f"verdicts on {settings.prefix}.verdicts: {_kinds(settings)}")

@@ -50,8 +50,8 @@ class Comparison(NamedTuple):
     differences: list[str]
 
 
-def compare(live: Verdicts, replayed: Verdicts, window: Window, config: Config) -> Comparison:
-    """Hold the verdicts of a replay against those of the live job."""
+def compare(live: Verdicts, replayed: Verdicts, window: Window, config: Config, by: str = "replay") -> Comparison:
+    """Hold the verdicts of a replay against those of the live job; `by` is what differences call the replay."""
     differences, compared = [], 0
     for key in sorted(live.keys() | replayed.keys()):
         pair = live.get(key), replayed.get(key)
@@ -61,7 +61,7 @@ def compare(live: Verdicts, replayed: Verdicts, window: Window, config: Config) 
                 continue
         compared += 1
         if pair[0] != pair[1]:
-            differences.append(_difference(key, *pair, config))
+            differences.append(_difference(key, *pair, config, by))
     return Comparison(compared, len(live.keys() | replayed.keys()) - compared, differences)
 
 
@@ -108,14 +108,14 @@ def _read(encoded: bytes) -> AnyVerdict | None:
         return None
 
 
-def _difference(key: str, live: bytes | None, replayed: bytes | None, config: Config) -> str:
+def _difference(key: str, live: bytes | None, replayed: bytes | None, config: Config, by: str) -> str:
     if live is None or replayed is None:
-        only = "replay" if live is None else "live job"
+        only = by if live is None else "live job"
         return f"only the {only} says: {_words(live or replayed or b'', config)} ({key})"
     one, other = _words(live, config), _words(replayed, config)
     if one == other:
         return f"both say: {one}; but not with the same facts ({key}): {_fields(live, replayed)}"
-    return f"the live job says: {one}; the replay says: {other} ({key})"
+    return f"the live job says: {one}; the {by} says: {other} ({key})"
 
 
 def _words(encoded: bytes, config: Config) -> str:

@@ -167,9 +167,16 @@ def start_alertmanager(webhook: str | None = None) -> Service:
 
 
 def start_prometheus(
-    targets: Mapping[str, str], rules: Sequence[Path], alertmanager: Service | None, interval: str = "2s"
+    targets: Mapping[str, str],
+    rules: Sequence[Path],
+    alertmanager: Service | None,
+    interval: str = "2s",
+    data: Path | None = None,
 ) -> Service:
-    """A Prometheus that scrapes targets, addresses by their job names, and evaluates rules."""
+    """A Prometheus that scrapes targets, addresses by their job names, and evaluates rules.
+
+    It keeps its data in its own folder, or goes on with those that are given, however old they are.
+    """
     path = need_program(PROMETHEUS)
     service = Service("Prometheus")
     config = {
@@ -182,7 +189,9 @@ def start_prometheus(
     if alertmanager is not None:
         config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager.address]}]}]}
     _write(service.folder / "prometheus.yaml", config)
-    options = ["--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--log.level=warn"]
+    options = ["--config.file=prometheus.yaml", "--log.level=warn", f"--storage.tsdb.path={data or 'data'}"]
+    if data is not None:
+        options.append("--storage.tsdb.retention.time=100y")
     return service.start([path, *options, f"--web.listen-address={service.address}"], "/-/ready")
 
 

@@ -164,14 +164,16 @@ def run_clocks(
             if memory_bytes_max is not None:
                 machine.memory_bytes_max = memory_bytes_max
             outcome = machine.absorb(routed[key], clock_ms)
-            assert machine.check_invariants(deep=True) == []
+            assert [problem for log in machine._open.values() for problem in log.problems()] == []
             for message in outcome.messages:
                 assert message.value is not None
                 verdicts[message.key] = message.value
             for tally in outcome.tallies:
                 tallies[tally.name] += tally.amount
+            again = fold.open(key, machine.pack(), archives[key])
+            assert list(again.audit(archives[key])) == []
             if reopen:
-                machines[key] = fold.open(key, machine.pack(), archives[key])
+                machines[key] = again
     return Run(verdicts, dict(tallies), archives)
 
 

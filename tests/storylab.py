@@ -2,17 +2,18 @@
 
 from collections import defaultdict
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from producers.simulation import Simulation
 from producers.swarm import Settings
-from state.fold import Archive, Arrival, Arrivals, Fold, Topic
-from state.folds import make_folds
+from state.fold import Arrival, Arrivals, Topic
 from state.grid import Grid, join_blocks
 from state.history import History
 from state.report import Report, decode_report
 from state.segment import Segment, judge
 from state.verdict import AnyVerdict, decode_verdict
+from streaming.plain import PlainHost
+from streaming.queries import QUERIES
 from streaming.scene import Scene
 from streaming.verdicts import Update
 from tests.simlab import SHAPES, simulated
@@ -32,25 +33,6 @@ class Moment(NamedTuple):
         """That of the newest tick."""
         newest = [report for report in self.reports if report.tick_ms == self.reports[-1].tick_ms]
         return join_blocks(newest) if newest else None
-
-
-class _Hosted:
-    """All machines of a fold, each with an archive."""
-
-    def __init__(self, fold: Fold) -> None:
-        self._fold = fold
-        archives: dict[bytes, Archive] = defaultdict(dict)
-        self._machines = {key: fold.open(key, None, archives[key]) for key in fold.all_keys()}
-
-    def absorb(self, arrivals: Arrivals, clock_ms: int) -> list[Any]:
-        routed = defaultdict(list)
-        for key, payload in self._fold.route(arrivals):
-            routed[key].append(payload)
-        return [
-            message
-            for key, machine in self._machines.items()
-            for message in machine.absorb(routed[key], clock_ms).messages
-        ]
 
 
 class Watched:
@@ -96,17 +78,16 @@ class Watched:
 
     def _watch(self) -> list[Moment]:
         config = self.simulation.config
-        first = [_Hosted(fold) for fold in make_folds(("logs", "columns", "clocks"), config).values()]
-        second = [_Hosted(fold) for fold in make_folds(("splits",), config).values()]
+        first, second = (PlainHost(QUERIES[name], config) for name in ("segments", "matrix"))
         batches = defaultdict(list)
         for arrival in self.arrivals:
             batches[(arrival.time_ms - self.start_ms) // BATCH_MS].append(arrival)
         moments = []
         for number, batch in sorted(batches.items()):
             clock_ms = max(arrival.time_ms for arrival in batch)
-            messages = [message for one in first for message in one.absorb(Arrivals(batch, []), clock_ms)]
+            messages = list(first.absorb(Arrivals(batch, []), clock_ms))
             reports = [decode_report(message.value) for message in messages if message.topic == Topic.MATRIX]
-            messages += [message for one in second for message in one.absorb(Arrivals([], [], reports), clock_ms)]
+            messages += second.absorb(Arrivals([], [], reports), clock_ms)
             updates = [
                 Update(message.key.decode(), decode_verdict(message.value) if message.value else None)
                 for message in messages

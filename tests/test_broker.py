@@ -26,9 +26,11 @@ pytestmark = pytest.mark.kafka
 
 DEADLINE_SECONDS = 30
 
-# An owner that tells where its broker is and then waits to be ended from outside.
+# An owner that tells where its broker is and then waits to be ended from outside. Ctrl-C ends it also if what started
+# the tests runs in the background, where a shell has it ignored.
 OWNER = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from streaming.broker import Broker
 with Broker() as broker:
     print(broker.folder, broker.bootstrap, flush=True)

@@ -1,8 +1,5 @@
-"""The checkpoint directory: labelled once, locked by one job, refused when it is something else."""
+"""The checkpoint directory: labelled once, refused when it is something else."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +7,7 @@ import msgspec
 import pytest
 
 from state.config import Config
-from streaming.checkpoint import CheckpointError, Label, count_start, locked, open_label, process_start
+from streaming.checkpoint import CheckpointError, Label, count_start, open_label
 from streaming.queries import QUERIES
 from tests.loglab import lab_config, since_config
 
@@ -115,41 +112,6 @@ def test_blocks_that_a_label_does_not_tell_are_those_of_the_configuration_from_t
     assert open_label(tmp_path, None, 1, with_blocks(3)).blocks == {LAB.id: 3}
     with pytest.raises(CheckpointError, match="in 3 blocks"):
         open_label(tmp_path, None, 1, with_blocks(2))
-
-
-def test_only_one_job_has_the_lock(tmp_path: Path) -> None:
-    with locked(tmp_path / "c"), pytest.raises(CheckpointError, match="another job"), locked(tmp_path / "c"):
-        pass
-    with locked(tmp_path / "c"):
-        pass
-
-
-def test_a_job_waits_for_the_last_ones_jvm_and_not_for_a_stranger_with_its_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streaming.checkpoint.JVM_SECONDS_MAX", 0.3)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as survivor:
-        with locked(tmp_path) as lock:
-            lock.owned_by(survivor.pid)
-        with pytest.raises(CheckpointError, match=f"process {survivor.pid}"), locked(tmp_path):
-            pass
-    with locked(tmp_path):
-        pass
-    (tmp_path / "lock").write_text(f'{{"pid": {os.getpid()}, "started": "at another time"}}')
-    with locked(tmp_path):
-        pass
-
-
-def test_a_process_that_is_gone_has_no_start() -> None:
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    assert process_start(int(gone.stdout)) is None
-    assert process_start(os.getpid()) is not None
-
-
-def test_a_file_in_the_place_of_the_directory_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match="cannot be used"), locked(tmp_path / "file"):
-        pass
 
 
 def test_starts_are_counted_and_a_checkpoint_of_before_begins_with_one(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_going_over_a_limit_is_a_verdict_about_the_peer_that_did(limit: str) -> 
             if isinstance(verdict, Limit):
                 found.add((verdict.limit, verdict.author))
     assert found == {(limit, (B if limit == "claims" else A).hex())}
-    assert all(shard.check_invariants(deep=True) == [] for shard in shards.values())
+    assert all(list(shard.audit(())) == [] for shard in shards.values())
 
 
 def test_a_large_blob_spills_its_open_spans_and_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ What is written to Kafka is read by kafka-python; what is kept in the checkpoint
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +19,12 @@ from producers.sinks import publish_fast
 from state.config import Config
 from state.connection import Connection
 from state.fold import Arrival, Arrivals, Message, Topic
-from state.folds import make_folds
 from state.logs import ShardState
 from state.rejected import Counts
 from state.report import decode_report
 from state.segment import Segment, judge
 from streaming.broker import Broker
+from streaming.plain import PlainHost
 from streaming.queries import QUERIES, TALLIES, Plan, Query, start_query
 from streaming.topics import Setup, create_topics
 
@@ -289,19 +289,11 @@ def fold_alone(config: Config, written: Sequence[Written]) -> dict[bytes, bytes]
     judged = [(judge(message.value, config.authors), message.time_ms) for message in written]
     verified = [Arrival(segment, time_ms) for segment, time_ms in judged if isinstance(segment, Segment)]
     clock_ms = max(message.time_ms for message in written)
-    said = list(_absorbed(QUERIES["segments"], config, Arrivals(verified, []), clock_ms))
+    hosts = {name: PlainHost(query, config) for name, query in QUERIES.items()}
+    said = list(hosts["segments"].absorb(Arrivals(verified, []), clock_ms))
     reports = [decode_report(message.value) for message in said if message.topic == Topic.MATRIX and message.value]
-    said += _absorbed(QUERIES["matrix"], config, Arrivals([], [], reports), clock_ms)
+    said += hosts["matrix"].absorb(Arrivals([], [], reports), clock_ms)
+    assert [
+        problem for host in hosts.values() for m in host.machines.values() for problem in m.check_invariants()
+    ] == []
     return compacted(message for message in said if message.topic == Topic.VERDICTS)
-
-
-def _absorbed(query: Query, config: Config, arrivals: Arrivals, clock_ms: int) -> Iterator[Message]:
-    """What the folds of a query say when all comes at once."""
-    for fold in make_folds(query.folds, config).values():
-        payloads: dict[bytes, list[bytes]] = defaultdict(list)
-        for key, payload in fold.route(arrivals):
-            payloads[key].append(payload)
-        for key in fold.all_keys():
-            machine = fold.open(key, None, {})
-            yield from machine.absorb(payloads[key], clock_ms).messages
-            assert machine.check_invariants() == []
