@@ -66,7 +66,7 @@ def main() -> None:
 @contextmanager
 def exit_codes() -> Iterator[None]:
     """Turn what can go wrong into a sentence on standard error and an exit code."""
-    from streaming.job import JobError
+    from streaming.failure import JobError
 
     try:
         yield
@@ -111,7 +111,8 @@ def run(
     spark: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting, NAME=VALUE.")] = None,
 ) -> None:
     """Watch swarms: verify what peers publish, and write verdicts."""
-    from streaming.job import Settings, explain_failure, run_job
+    from streaming.failure import explained
+    from streaming.job import Settings, run_job
 
     settings = Settings(
         config=config_of(swarms),
@@ -127,17 +128,13 @@ def run(
         queries=query_names(queries),
         spark=dict(spark_setting(text) for text in spark or ()),
     )
-    from pyspark.errors import PySparkException
-
     pipeline = Pipeline(settings.queries)
     with stopped_by_signal() as stopped, ExitStack() as stack:
         if listen is not None:
             address = stack.enter_context(_serving_job(pipeline, _address(listen)))
             say(f"serving {address.url}/metrics")
-        try:
+        with explained(settings):
             run_job(settings, pipeline, say, stopped.is_set)
-        except PySparkException as error:
-            raise explain_failure(error, settings) from None
 
 
 def _address(text: str) -> Address:

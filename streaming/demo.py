@@ -19,7 +19,8 @@ from state.history import History
 from state.verdict import AnyVerdict
 from streaming.broker import Broker
 from streaming.ending import Findings, Part, Truth, evidence, has_found_all, latency_lines, proof, verdict_lines
-from streaming.job import Settings, explain_failure, running
+from streaming.failure import explain_failure
+from streaming.job import Settings, running
 from streaming.pipeline import Pipeline
 from streaming.queries import QUERIES
 from streaming.reports import ReportReader

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from state.config import Config
 from state.connection import Connection
 from streaming.bounds import Range
-from streaming.checkpoint import CheckpointError, count_start, open_label, refuse_replay
+from streaming.checkpoint import count_start, open_label, refuse_replay
 from streaming.lag import LagWatch
 from streaming.lock import locked
-from streaming.parts import MissingPartError
 from streaming.pipeline import About, Pipeline
+from streaming.position import position_of
 from streaming.progress import Totals
 from streaming.queries import QUERIES, Plan, start_query
 from streaming.session import jvm_pid, start_session
@@ -27,12 +27,6 @@ SMALL_ROSTER = 64
 """Up to this many peers one shuffle partition is quickest on two cores; beyond it, one for each core."""
 
 REPORT_SECONDS = 10.0
-_KAFKA_REFUSES = ("SaslAuthenticationException", "SslAuthenticationException", "AuthorizationException")
-_KAFKA_LOST = ("TimeoutException", "UnknownTopicOrPartition", "DisconnectException", "UnknownServerException")
-
-
-class JobError(Exception):
-    """A query ended by itself; the message is one sentence."""
 
 
 class Settings(NamedTuple):
@@ -83,13 +77,15 @@ def open_job(settings: Settings, pipeline: Pipeline) -> Iterator[Start]:
         peers = max(len(swarm.authors) for swarm in settings.config.swarms)
         default = 1 if peers <= SMALL_ROSTER else _cores(settings.master)
         label = open_label(settings.checkpoint, settings.shuffle_partitions, default, settings.config)
+        for name in settings.queries:
+            position_of(settings.checkpoint, name, plan_of(settings).source_of(QUERIES[name]))
         log = settings.checkpoint / "spark.log"
         session = start_session(settings.master, label.shuffle_partitions, settings.spark, log)
         lock.owned_by(jvm_pid(session))
         queries: dict[str, Any] = {}
 
         def start(names: Iterable[str]) -> dict[str, Any]:
-            started = {name: start_query(session, QUERIES[name], _plan(settings)) for name in names}
+            started = {name: start_query(session, QUERIES[name], plan_of(settings)) for name in names}
             queries.update(started)
             return started
 
@@ -109,7 +105,7 @@ def _heard(pipeline: Pipeline, session: Any, settings: Settings, starts: int) ->
 
     pipeline.about = About(version("quorumscope"), settings.config.digest, settings.prefix, starts)
     pipeline.lags = [
-        LagWatch(settings.connection, _plan(settings).source_of(QUERIES[name]), totals)
+        LagWatch(settings.connection, plan_of(settings).source_of(QUERIES[name]), totals)
         for name, totals in pipeline.totals.items()
     ]
     listener = ProgressListener(pipeline.totals)
@@ -165,33 +161,8 @@ def summary(name: str, totals: Totals) -> str:
     )
 
 
-def explain_failure(error: Exception, settings: Settings) -> Exception:
-    """A query's exception as one sentence of the right kind. Spark's own text is in the log."""
-    text = str(error)
-    log = settings.checkpoint / "spark.log"
-    if "BlobVersionError: " in text:
-        return CheckpointError(text.partition("BlobVersionError: ")[2].partition("\n")[0])
-    if "data may have been lost" in text:
-        topic = _plan(settings).source_of(QUERIES["segments"])
-        return JobError(
-            f"records of {topic} expired before they were read: start with a new checkpoint directory to judge what "
-            f"is left, and keep segments longer (retention.ms); details are in {log}"
-        )
-    if any(name in text for name in _KAFKA_REFUSES):
-        return MissingPartError(
-            f"Kafka at {settings.connection.bootstrap} refuses the job: check its password and certificates, and its "
-            f"rights with `quorumscope acls`; details are in {log}"
-        )
-    if any(name in text for name in _KAFKA_LOST):
-        return MissingPartError(
-            f"Kafka at {settings.connection.bootstrap} stopped answering, or the topic has gone: "
-            f"start again when it is back, nothing is lost; details are in {log}"
-        )
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return JobError(f"a query has ended: {first[:300]}; details are in {log}")
-
-
-def _plan(settings: Settings) -> Plan:
+def plan_of(settings: Settings) -> Plan:
+    """What the queries of a job need."""
     return Plan(
         config=settings.config,
         connection=settings.connection,

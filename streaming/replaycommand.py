@@ -136,9 +136,8 @@ def _write_metrics(write: WriteMetrics, settings: "Settings", path: Path, step_m
 
 def _run(settings: "Settings", found: Range) -> None:
     """Run the queries, with a bar or lines of text; ends the program if it was stopped before the end."""
-    from pyspark.errors import PySparkException
-
-    from streaming.job import explain_failure, summary
+    from streaming.failure import explained
+    from streaming.job import summary
     from streaming.pipeline import Pipeline
     from streaming.position import position_of
     from streaming.replay import run_replay
@@ -148,11 +147,9 @@ def _run(settings: "Settings", found: Range) -> None:
     before = found.done(position_of(settings.checkpoint, "segments", found.topic).read)
     going_on = f", of which {before:,} are read" if before else ""
     say(f"replaying {found.size:,} records of {found.topic}{going_on} into {settings.prefix}; starting Spark …")
-    with stopped_by_signal() as stopped, reading_progress(f"replaying {found.topic}") as tell:
-        try:
-            is_done = run_replay(settings, pipeline, tell, stopped.is_set)
-        except PySparkException as error:
-            raise explain_failure(error, settings) from None
+    progress = reading_progress(f"replaying {found.topic}")
+    with stopped_by_signal() as stopped, progress as tell, explained(settings):
+        is_done = run_replay(settings, pipeline, tell, stopped.is_set)
     for name in settings.queries:
         say(summary(name, pipeline.totals[name]))
     if not is_done:

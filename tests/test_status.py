@@ -49,6 +49,7 @@ class Deployment:
         for kind in ("offsets", "commits") if is_done else ("offsets",):
             folder = self.checkpoint / "segments" / kind
             folder.mkdir(parents=True, exist_ok=True)
+            (folder.parent / "metadata").write_text('{"id":"1"}')
             (folder / str(number)).write_text(f'v1\n{{}}\n{{"{self.prefix}.segments":{{"0":{read}}}}}')
 
     def arguments(self, *more: str | Path) -> list[str | Path]:
