@@ -118,37 +118,8 @@ class Lab:
         return publish_fast(records, self.connection.librdkafka(), self.topic(Topic.SEGMENTS))
 
     def send(self, sends: Sequence[Send]) -> dict[Spot, Send]:
-        """Write to the partitions as told, in the order given, but those of time 0 first; gives where each stands.
-
-        librdkafka takes a time of 0 for «now», and kafka-python refuses a record with neither key nor value.
-        """
-        topic = self.topic(Topic.SEGMENTS)
-        found: dict[Spot, Send] = {}
-        zero = KafkaProducer(bootstrap_servers=self.connection.bootstrap)
-        futures = [
-            (send, zero.send(topic, send.value, send.key, partition=send.partition, timestamp_ms=0))
-            for send in sends
-            if send.time_ms == 0
-        ]
-        for send, future in futures:
-            done = future.get(DEADLINE_S)
-            found[Spot(done.partition, done.offset)] = send
-        zero.close()
-        producer = Producer({**self.connection.librdkafka(), "enable.idempotence": True})
-        for send in sends:
-            if send.time_ms:
-                producer.produce(
-                    topic,
-                    send.value,
-                    send.key,
-                    send.partition,
-                    timestamp=send.time_ms,
-                    on_delivery=lambda _, done, send=send: found.update({Spot(done.partition(), done.offset()): send}),
-                )
-                producer.poll(0)
-        assert producer.flush(DEADLINE_S) == 0
-        assert len(found) == len(sends)
-        return found
+        """Write to the partitions of the segments as told; gives where each stands."""
+        return send_all(self.connection, self.topic(Topic.SEGMENTS), sends)
 
     def run_all(self, offsets_max: int = ONE_BATCH) -> dict[str, list[Any]]:
         """Run every query to the end of its topic, each after the one whose reports it reads."""
@@ -214,6 +185,39 @@ class Lab:
             {fold: Size(blobs[fold], len(entries[fold]), sum(entries[fold])) for fold in query.folds},
             {name: sum(fold == name for fold, _, _ in rows) for name in query.folds},
         )
+
+
+def send_all(connection: Connection, topic: str, sends: Sequence[Send]) -> dict[Spot, Send]:
+    """Write to the partitions as told, in the order given, but those of time 0 first; gives where each stands.
+
+    librdkafka takes a time of 0 for «now», and kafka-python refuses a record with neither key nor value.
+    """
+    found: dict[Spot, Send] = {}
+    zero = KafkaProducer(bootstrap_servers=connection.bootstrap)
+    futures = [
+        (send, zero.send(topic, send.value, send.key, partition=send.partition, timestamp_ms=0))
+        for send in sends
+        if send.time_ms == 0
+    ]
+    for send, future in futures:
+        done = future.get(DEADLINE_S)
+        found[Spot(done.partition, done.offset)] = send
+    zero.close()
+    producer = Producer({**connection.librdkafka(), "enable.idempotence": True})
+    for send in sends:
+        if send.time_ms:
+            producer.produce(
+                topic,
+                send.value,
+                send.key,
+                send.partition,
+                timestamp=send.time_ms,
+                on_delivery=lambda _, done, send=send: found.update({Spot(done.partition(), done.offset()): send}),
+            )
+            producer.poll(0)
+    assert producer.flush(DEADLINE_S) == 0
+    assert len(found) == len(sends)
+    return found
 
 
 def read_topic(connection: Connection, topic: str) -> list[Written]:
