@@ -1,15 +1,17 @@
 # What people and CI run. Set-up is done by need, in tools/setup; a second run starts at once.
 #   make demo ARGS=--forever        options for the demo
 #   make test ARGS='-k fork'        options for pytest
+#   make soak MINUTES=120           how long to go on killing
 #   make setup PYTHON=python3.12    another Python than python3
 
 ARGS =
+MINUTES = 60
 # What starts other programs runs alone: brokers, Spark, Prometheus, a browser. (Exit code 5: ARGS chose no test of a part.)
 HEAVY = spark or kafka or programs
 BIN = .venv/bin
 export PYTHON
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check soak bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ printf "  %s %-8s", $$1, $$2; $$1 = $$2 = ""; print }'
@@ -35,6 +37,11 @@ check: ## the fast part of test: no Java, no Spark, no broker, no browser; under
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 -m "not ($(HEAVY) or slow)" $(ARGS)
+
+soak: ## break what can break for MINUTES or more, and keep what came of it in docs/reliability.md
+	@tools/setup jre
+	@tools/programs
+	SOAK_MINUTES=$(MINUTES) RELIABILITY=keep $(BIN)/python -m pytest tests/faults $(ARGS)
 
 bench: setup ## measure: a plain Python process against the streaming job
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -1,8 +1,12 @@
 """Why a job ended, in one sentence and as the right kind of error. Spark's own text is pages long, and in the log."""
 
 import errno
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from streaming.checkpoint import AGAIN, CheckpointError
 from streaming.job import Settings, plan_of
@@ -16,6 +20,10 @@ _DAMAGED = (
     *("CANNOT_LOAD_STATE_STORE", "MALFORMED_LOG_FILE", "ChecksumException", "CONCURRENT_STREAM_LOG_UPDATE"),
     *("Failed to read log file", "STATE_STORE_PROVIDER", "StateSchema", "FAILED_TO_READ_DELTA_FILE"),
 )
+_JVM_GONE = (Py4JNetworkError, ConnectionError)
+_ROOM_BYTES_MIN = 1 << 20
+"""A disk with less room than this is full: a batch of a job writes as much."""
+
 _ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO}
 
 
@@ -26,12 +34,11 @@ class JobError(Exception):
 @contextmanager
 def explained(settings: Settings) -> Iterator[None]:
     """Turn what Spark, or a checkpoint that cannot be written, raises in here into a sentence."""
-    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise explain_failure(error, settings) from None
     except OSError as error:
         if error.errno not in _ERRNOS:
@@ -41,8 +48,7 @@ def explained(settings: Settings) -> Iterator[None]:
 
 def explain_failure(error: Exception, settings: Settings) -> Exception:
     """A query's exception as one sentence of the right kind."""
-    # What Spark says first often leaves out the cause, which stands at the end of its stack.
-    text = f"{error}\n{getattr(error, '_stackTrace', '')}"
+    text = "\n".join(map(_text, _story(error)))
     kafka, log = settings.connection.bootstrap, f"details are in {settings.checkpoint / 'spark.log'}"
     if "BlobVersionError: " in text:
         return CheckpointError(text.partition("BlobVersionError: ")[2].partition("\n")[0])
@@ -52,7 +58,7 @@ def explain_failure(error: Exception, settings: Settings) -> Exception:
             f"records of {topic} expired before they were read: start with a new checkpoint directory, and `since`, to "
             f"judge what is left, and keep segments longer (retention.ms); {log}"
         )
-    if any(name in text for name in _NO_ROOM):
+    if any(name in text for name in _NO_ROOM) or _is_full(settings.checkpoint):
         return CheckpointError(
             f"there is no room left for {settings.checkpoint} or for Spark's temporary files (spark.local.dir): make "
             f"room and start again, nothing is lost; {log}"
@@ -69,5 +75,28 @@ def explain_failure(error: Exception, settings: Settings) -> Exception:
             f"Kafka at {kafka} stopped answering, or the topic has gone: start again when it is back, nothing is lost; "
             f"{log}"
         )
+    if isinstance(error, _JVM_GONE):
+        return JobError(f"Spark's process has ended by itself: start again, nothing is lost; {log}")
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return JobError(f"a query has ended: {first[:300]}; {log}")
+
+
+def _story(error: BaseException) -> list[BaseException]:
+    """What went wrong first, and what went wrong because of it while all was being ended."""
+    return [*(_story(error.__context__) if error.__context__ else ()), error]
+
+
+def _text(error: BaseException) -> str:
+    """What Spark says first often leaves out the cause, which stands at the end of its stack."""
+    try:
+        return f"{error}\n{getattr(error, '_stackTrace', '')}"
+    except _JVM_GONE:  # some errors ask the JVM what they are
+        return type(error).__name__
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether a folder's disk has no room: what Spark says then need not name it."""
+    try:
+        return shutil.disk_usage(folder).free < _ROOM_BYTES_MIN
+    except OSError:
+        return False

@@ -20,7 +20,7 @@ from streaming.pipeline import About, Pipeline
 from streaming.position import position_of
 from streaming.progress import Totals
 from streaming.queries import QUERIES, Plan, start_query
-from streaming.session import jvm_pid, start_session
+from streaming.session import complaints_to, jvm_pid, start_session
 from streaming.topics import PREFIX_DEFAULT, require_topics
 
 SMALL_ROSTER = 64
@@ -73,13 +73,13 @@ def open_job(settings: Settings, pipeline: Pipeline) -> Iterator[Start]:
     if settings.only is None:
         require_topics(settings.connection, settings.prefix)
         refuse_replay(settings.checkpoint)
-    with locked(settings.checkpoint) as lock:
+    log = settings.checkpoint / "spark.log"
+    with locked(settings.checkpoint) as lock, complaints_to(log):
         peers = max(len(swarm.authors) for swarm in settings.config.swarms)
         default = 1 if peers <= SMALL_ROSTER else _cores(settings.master)
         label = open_label(settings.checkpoint, settings.shuffle_partitions, default, settings.config)
         for name in settings.queries:
             position_of(settings.checkpoint, name, plan_of(settings).source_of(QUERIES[name]))
-        log = settings.checkpoint / "spark.log"
         session = start_session(settings.master, label.shuffle_partitions, settings.spark, log)
         lock.owned_by(jvm_pid(session))
         queries: dict[str, Any] = {}

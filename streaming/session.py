@@ -1,5 +1,6 @@
 """The Spark session: jars, settings that the queries rely on, and a log that does not drown the terminal."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -63,7 +64,12 @@ def start_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _standard_error_to(log):
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    # It prints a traceback when the JVM closes the line, which is how it learns that the JVM has ended.
+    session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+    if master.startswith("local[") or master == "local":
+        _end_with_lost_threads(session)
+    return session
 
 
 @contextmanager
@@ -82,6 +88,35 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
         os.dup2(ours, 2)
         os.close(ours)
         os.close(theirs)
+
+
+@contextmanager
+def complaints_to(log: Path) -> Iterator[None]:
+    """What libraries complain of in this process goes to `log`; people are told a sentence."""
+    handler = _PatientHandler(log, delay=True)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+
+class _PatientHandler(logging.FileHandler):
+    """Says nothing of a log that cannot be written: a full disk is told by what needs it more."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the library's name
+        del record
+
+
+def _end_with_lost_threads(session: Any) -> None:
+    """Let the JVM end when one of its threads ends by an error that nobody catches, as Spark's executors do.
+
+    Spark's server of a task's state ends so when the disk is full, and the task would wait for its answer for ever.
+    """
+    jvm = session.sparkContext._jvm  # noqa: SLF001
+    handler = jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(True)
+    jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(handler)
 
 
 def jvm_pid(session: Any) -> int:

@@ -23,14 +23,24 @@ START_SECONDS_MAX = 90.0
 class Deployment:
     """Topics, a file of swarms and a checkpoint directory."""
 
-    def __init__(self, connection: Connection, prefix: str, config: Config, folder: Path, partitions: int = 3) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        prefix: str,
+        config: Config,
+        folder: Path,
+        partitions: int = 3,
+        *,
+        live: bool = False,
+    ) -> None:
+        """Record times are those that the test writes, or else, if it is live, the broker's."""
         self.connection = connection
         self.prefix = prefix
         self.config = config
         self.checkpoint = folder / f"checkpoint-{prefix}"
         self.swarms = folder / f"{prefix}.yaml"
         self.swarms.write_text(config_yaml(config))
-        create_topics(connection, Setup(prefix=prefix, partitions=partitions, create_time=True))
+        create_topics(connection, Setup(prefix=prefix, partitions=partitions, create_time=not live))
 
     def topic(self, suffix: str) -> str:
         return f"{self.prefix}.{suffix}"

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 
 from state.config import Config
 from state.connection import Connection
@@ -41,6 +42,31 @@ def test_why_a_query_ended_is_one_sentence_of_the_right_kind(text: str, kind: ty
     assert type(explained) is kind
     assert told in str(explained)
     assert "\n" not in str(explained)
+
+
+def test_what_went_wrong_first_counts_when_the_end_goes_wrong_too() -> None:
+    def work_and_end() -> None:
+        try:
+            raise Py4JError("No space left on device")
+        finally:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    with pytest.raises(CheckpointError, match="there is no room left"), explained(SETTINGS):
+        work_and_end()
+
+
+def test_an_error_that_would_ask_a_jvm_that_has_gone_for_its_text_is_told_without() -> None:
+    class AskingError(Py4JError):  # type: ignore[misc]  # the library brings no types
+        def __str__(self) -> str:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    with pytest.raises(JobError, match="a query has ended: AskingError; details are in"), explained(SETTINGS):
+        raise AskingError
+
+
+def test_a_line_to_spark_that_is_cut_is_the_end_of_its_process() -> None:
+    with pytest.raises(JobError, match="Spark's process has ended by itself: start again"), explained(SETTINGS):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
