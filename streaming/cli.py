@@ -16,18 +16,29 @@ from typing import Annotated
 import typer
 
 from dashboards.site import Address, SiteError
+from producers.canary import Lie, canary_swarm, tell_lie
+from producers.canary import SETS as CANARY_SETS
 from producers.scenarios import SCENARIOS
 from producers.simulation import Record, Simulation
 from producers.sinks import SinkError, publish_fast, publish_live, swarms_path, truth_path, write_file, write_truth
 from producers.swarm import Settings as SwarmSettings
 from producers.swarmfile import config_yaml, swarm_config
-from state.config import GRACE_DEFAULT, HORIZON_DEFAULT, SPLIT_AFTER_DEFAULT, Config, ConfigError, parse_duration_ms
+from state.config import (
+    GRACE_DEFAULT,
+    HORIZON_DEFAULT,
+    SPLIT_AFTER_DEFAULT,
+    Config,
+    ConfigError,
+    Swarm,
+    parse_duration_ms,
+)
 from state.connection import Connection
 from state.fold import Topic
 from state.signedfile import ProofError
 from streaming.aclcommand import acls
 from streaming.bar import OnProgress
 from streaming.bounds import time_text
+from streaming.canarycommand import canary_command
 from streaming.checkpoint import CheckpointError
 from streaming.fsckcommand import fsck
 from streaming.guard import BrokerError
@@ -349,6 +360,27 @@ def swarm_check(swarms: Annotated[Path, typer.Argument(help="The file of swarms.
     print(f"config {config.digest}")
 
 
+@swarm_app.command("canary")
+def swarm_canary(
+    keys: Annotated[int, typer.Option(min=1, max=CANARY_SETS, help="Which set of test keys.")] = 1,
+) -> None:
+    """Print the swarm of canaries, to be added to the list in a file of swarms."""
+    print(config_yaml(Config((canary_swarm(keys),))).partition("\n")[2], end="")
+
+
+def _is_canary(swarm: Swarm) -> bool:
+    return swarm.id in {canary_swarm(number).id for number in range(1, CANARY_SETS + 1)}
+
+
+def _tell_lie(
+    swarm: Swarm, branches: Mapping[str, int], time_ms: int, connection: Connection, topic: str
+) -> Lie | None:
+    lie = tell_lie(swarm, branches, time_ms)
+    if lie is not None:
+        publish_fast(lie.records, connection.librdkafka(), topic)
+    return lie
+
+
 def _write_metrics(
     config: Config, verdicts: Mapping[str, bytes], reports: Iterable[bytes], path: Path, step_ms: int, tell: OnProgress
 ) -> str:
@@ -364,7 +396,8 @@ def _write_metrics(
     )
 
 
-for command in (acls, status, fsck, replay_command(_write_metrics), evidence, prove, verify, explain):
+CANARY = canary_command(_is_canary, _tell_lie)
+for command in (acls, status, fsck, replay_command(_write_metrics), CANARY, evidence, prove, verify, explain):
     app.command()(command)
 
 
