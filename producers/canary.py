@@ -1,10 +1,10 @@
 """The canary: a swarm whose peers are there to lie, so that a deployment can be tried from the lie to the alert.
 
-- Its secret keys are no secrets: they are made from what stands here. So whoever may write segments can make them lie, and
-  its verdicts say one thing only, that the way from a segment to a verdict works.
-- A lie is two segments of one peer that both begin its log. A peer can lie so `LIES_MAX` times before it is over the limit
-  of branches; which peer has lied least is told by the verdicts.
-- Nobody has to acknowledge anything and nobody is late: its epoch has no rules, and `split_after` is the longest there is.
+- Its secret keys are no secrets: they are made from what stands here. So whoever may write segments can make them lie,
+  and its verdicts say one thing only, that the way from a segment to a verdict works.
+- A lie is two segments of one peer that both begin its log. A peer can lie so `LIES_MAX` times before it is over the
+  limit of branches; which peer has lied least is told by the verdicts.
+- Nobody has to acknowledge anything: its epoch has no rules, and `split_after` is the longest there is.
 - There are several sets of keys, each a swarm of its own: the next one is for when the lies of one are used up.
 """
 

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Annotated, Protocol
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -23,7 +23,7 @@ NO_VERDICT = 1
 """The exit code when nothing was found."""
 
 
-class Told(Protocol):
+class Told(NamedTuple):
     """A lie that was told."""
 
     peer: str
@@ -32,7 +32,7 @@ class Told(Protocol):
 
 
 Tell = Callable[[Swarm, Mapping[str, int], int, Connection, str], Told | None]
-"""Has the peer of a swarm with the fewest branches publish two stories at this time, on this topic; None if it cannot."""
+"""Has the peer of a swarm with the fewest branches publish two stories, at this time on a topic; None if none can."""
 
 
 def canary_command(is_canary: Callable[[Swarm], bool], tell: Tell) -> Callable[..., None]:
@@ -65,8 +65,8 @@ def canary_command(is_canary: Callable[[Swarm], bool], tell: Tell) -> Callable[.
             found = _wait_for(reader, told, started + timeout_s)
             if found is None:
                 say(
-                    f"no verdict about it on {prefix}.{Topic.VERDICTS} after {timeout}: look whether the job runs, whether it "
-                    f"has this swarm in its file, and how far it is behind"
+                    f"no verdict about it on {prefix}.{Topic.VERDICTS} after {timeout}: look whether the job runs, "
+                    "whether it has this swarm in its file, and how far it is behind"
                 )
                 sys.exit(NO_VERDICT)
             say(

@@ -16,8 +16,8 @@ from typing import Annotated
 import typer
 
 from dashboards.site import Address, SiteError
-from producers.canary import Lie, canary_swarm, tell_lie
 from producers.canary import SETS as CANARY_SETS
+from producers.canary import canary_swarm, tell_lie
 from producers.scenarios import SCENARIOS
 from producers.simulation import Record, Simulation
 from producers.sinks import SinkError, publish_fast, publish_live, swarms_path, truth_path, write_file, write_truth
@@ -38,7 +38,7 @@ from state.signedfile import ProofError
 from streaming.aclcommand import acls
 from streaming.bar import OnProgress
 from streaming.bounds import time_text
-from streaming.canarycommand import canary_command
+from streaming.canarycommand import Told, canary_command
 from streaming.checkpoint import CheckpointError
 from streaming.fsckcommand import fsck
 from streaming.guard import BrokerError
@@ -374,11 +374,12 @@ def _is_canary(swarm: Swarm) -> bool:
 
 def _tell_lie(
     swarm: Swarm, branches: Mapping[str, int], time_ms: int, connection: Connection, topic: str
-) -> Lie | None:
+) -> Told | None:
     lie = tell_lie(swarm, branches, time_ms)
-    if lie is not None:
-        publish_fast(lie.records, connection.librdkafka(), topic)
-    return lie
+    if lie is None:
+        return None
+    publish_fast(lie.records, connection.librdkafka(), topic)
+    return Told(lie.peer, lie.author, lie.ids)
 
 
 def _write_metrics(
