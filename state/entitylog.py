@@ -231,16 +231,18 @@ class EntityLog:
     def _locate(self, replica: ReplicaState) -> None:
         """Find the version that was told, if all that it names is held."""
         told = replica.told
+        tips = told.tips
         replica.since_ms = told.time_ms
-        if not told.names_version or any(tip not in self.entity for tip in told.tips):
+        if not told.names_version or not all(map(self.entity.__contains__, tips)):
             return
-        version = self.entity.version_of(told.tips)
+        version = self.entity.version_of(tips)
         if replica.size < 0:
             replica.size, replica.has_digest = version.size, not told.digest or told.digest == version.digest
-            # Nothing more is asked of what it claims.
-            replica.told = msgspec.structs.replace(told, stamp=b"", digest=b"")
+            if told.stamp or told.digest:
+                # Nothing more is asked of what it claims.
+                replica.told = msgspec.structs.replace(told, stamp=b"", digest=b"")
         if version.size < len(self.entity):
-            replica.since_ms = min(map(time_of, self._lacking(told.tips, version)))
+            replica.since_ms = min(map(time_of, self._lacking(tips, version)))
 
     def _lacking(self, tips: list[bytes], version: Version) -> Iterable[bytes]:
         """The events that a version of these tips lacks: at least all that came after the last of its tips."""

@@ -43,7 +43,11 @@ class Told(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
 
     @property
     def builds_on(self) -> list[bytes]:
-        return [self.parents[at : at + HASH_BYTES] for at in range(0, len(self.parents), HASH_BYTES)]
+        parents = self.parents
+        if len(parents) == HASH_BYTES:
+            # as of most updates: this is asked for several times for each
+            return [parents]
+        return [parents[at : at + HASH_BYTES] for at in range(0, len(parents), HASH_BYTES)]
 
     @property
     def tips(self) -> list[bytes]:

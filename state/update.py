@@ -9,7 +9,8 @@ parents and without a change speaks of the version that its stamp tells; if it h
 """
 
 from hashlib import sha256
-from itertools import pairwise
+from itertools import pairwise, starmap
+from operator import ge
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -110,9 +111,9 @@ def _problem(update: Update) -> str:
         return f"entity: want 1 to {ENTITY_BYTES_MAX} bytes, got {len(update.entity)}"
     if len(update.parents) > PARENTS_MAX:
         return f"parents: want at most {PARENTS_MAX}, got {len(update.parents)}"
-    if any(len(parent) != HASH_BYTES for parent in update.parents):
+    if any(map(HASH_BYTES.__ne__, map(len, update.parents))):
         return f"parents: want ids of {HASH_BYTES} bytes"
-    if any(earlier >= later for earlier, later in pairwise(update.parents)):
+    if any(starmap(ge, pairwise(update.parents))):
         return "parents: want them sorted, each once"
     if update.digest and len(update.digest) != HASH_BYTES:
         return f"digest: want {HASH_BYTES} bytes, got {len(update.digest)}"
