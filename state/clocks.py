@@ -93,6 +93,9 @@ class ClocksShard:
         self._waiting = Waiting(archive, state.waiting_pieces, _TOLD)
         self._open: dict[bytes, EntityLog] = {}
         """By name, the one used last at the end."""
+        self._sizes: dict[bytes, int] = {}
+        """What each of them takes in memory, about."""
+        self._open_bytes = 0
         self.state = state
 
     def absorb(self, payloads: Iterable[bytes], clock_ms: int) -> Outcome:
@@ -102,12 +105,8 @@ class ClocksShard:
         self._waiting.add(payloads)
         state.clock_ms = max(state.clock_ms, clock_ms)
         due, early = self._waiting.take(state.clock_ms)
-        touched = self._take(due)
-        verdicts = [verdict for log in touched for verdict in (*self._found(log), *self._limits(log))]
-        for log in touched:
-            log.save(self._store)
+        verdicts = [verdict for log in self._take(due) for verdict in (*self._found(log), *self._limits(log))]
         self._waiting.flush()
-        self._close_some()
         after = state.updates, state.events, state.entities
         updates, events, entities = (now - then for now, then in zip(after, before, strict=True))
         counted = zip(ClocksFold.tallies, (updates, early, events, entities), strict=True)
@@ -146,12 +145,15 @@ class ClocksShard:
 
     # Updates come in
 
-    def _take(self, due: list[Told]) -> list[EntityLog]:
-        """Take in updates; gives the entities that they are of."""
+    def _take(self, due: list[Told]) -> Iterator[EntityLog]:
+        """Take in updates; gives the entities that they are of, one after another, and saves each when it was told.
+
+        So a batch that touches many large entities needs room for one of them above what may stay open.
+        """
         by_entity: dict[bytes, list[Told]] = {}
         for told in due:
             by_entity.setdefault(told.entity, []).append(told)
-        touched = []
+        self.state.updates += len(due)
         for entity, told_here in sorted(by_entity.items()):
             log = self._log(entity)
             held = len(log)
@@ -159,9 +161,9 @@ class ClocksShard:
                 log.take(told)
             self.state.entities += log.is_new
             self.state.events += len(log) - held
-            touched.append(log)
-        self.state.updates += len(due)
-        return touched
+            yield log
+            log.save(self._store)
+            self._make_room(log)
 
     def _log(self, entity: bytes) -> EntityLog:
         log = self._open.pop(entity, None)
@@ -170,13 +172,15 @@ class ClocksShard:
         self._open[entity] = log
         return log
 
-    def _close_some(self) -> None:
-        """Let the entities go that were not used for the longest time, if there is no room for all."""
-        over = sum(log.memory_bytes for log in self._open.values()) - self.memory_bytes_max
-        for entity in list(self._open)[:-1]:
-            if over <= 0:
-                return
-            over -= self._open.pop(entity).memory_bytes
+    def _make_room(self, log: EntityLog) -> None:
+        """Let the entities go that were not used for the longest time, if this one leaves no room for all."""
+        size = log.memory_bytes
+        self._open_bytes += size - self._sizes.get(log.name, 0)
+        self._sizes[log.name] = size
+        while self._open_bytes > self.memory_bytes_max:
+            entity = next(iter(self._open))
+            del self._open[entity]
+            self._open_bytes -= self._sizes.pop(entity)
 
     # What follows
 

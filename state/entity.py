@@ -54,6 +54,11 @@ class Entity:
         return len(self._events)
 
     @property
+    def versions(self) -> int:
+        """How many versions are kept in memory: of a chain every 16th event's, of joins of many up to every event's."""
+        return len(self._kept) + len(self._recent)
+
+    @property
     def tips(self) -> tuple[bytes, ...]:
         """The events that no other one builds on, sorted."""
         return tuple(sorted(self._tips))

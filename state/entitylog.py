@@ -17,7 +17,7 @@ import msgspec
 
 from state.bloom import Clock, Parameters
 from state.clockcode import ClockDecodeError, decode_clock, read_parameters
-from state.entity import RECENT_MAX, Entity, EntityLimitError
+from state.entity import Entity, EntityLimitError
 from state.entitystore import (
     CHUNK_EVENTS,
     BadState,
@@ -35,12 +35,12 @@ from state.standing import Standing, stand_by_clock, stand_by_names, stand_exact
 from state.told import Told
 from state.version import Version, differences
 
-_decode = lru_cache(maxsize=1024)(decode_clock)
-"""Several peers claim one stamp when they hold one version; a thousand of the default size are 4 MB."""
+_decode = lru_cache(maxsize=64)(decode_clock)
+"""Several peers claim one stamp when they hold one version, and entities are taken in one after another. 64 of the
+largest stamps are 20 MB."""
 
-_EVENT_BYTES, _VERSION_BYTES, _OWN_VERSIONS = 900, 2_000, 4
-"""In memory, with the versions that are kept for good; one that was used lately has a stamp besides, and an entity has
-some of its own."""
+_EVENT_BYTES, _VERSION_BYTES, _OWN_VERSIONS = 600, 2_000, 4
+"""In memory, measured. A version has a stamp besides, and an entity has some of its own."""
 
 MALFORMED, PARAMETERS, STAMP, DIGEST = "malformed", "parameters", "stamp", "digest"
 
@@ -89,7 +89,7 @@ class EntityLog:
     @property
     def memory_bytes(self) -> int:
         """What it takes in memory, about."""
-        versions = _OWN_VERSIONS + min(len(self), RECENT_MAX)
+        versions = _OWN_VERSIONS + self.entity.versions
         return _EVENT_BYTES * len(self) + versions * (_VERSION_BYTES + 4 * self._parameters.counters)
 
     # What comes

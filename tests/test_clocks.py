@@ -1,18 +1,22 @@
 """The clocks fold: it says what plain search says, in any order, however cut; and what a hostile peer can do to it."""
 
+import gc
+import tracemalloc
 from hashlib import sha256
 from itertools import count
 from random import Random
 
+import msgspec
 import pytest
 
 from producers.replica import Replica as PeerReplica
-from state.bloom import Clock, indices
+from state.bloom import Clock, Parameters, indices
 from state.clockcode import encode_clock
 from state.clocks import SHARDS, ClocksFold
-from state.entitystore import CHUNK_EVENTS
+from state.entitylog import EntityLog
+from state.entitystore import CHUNK_EVENTS, EntityStore
 from state.fold import Arrival, Arrivals
-from state.told import decode_told, tell
+from state.told import Told, decode_told, tell
 from state.update import Update, encode_update, event_id
 from state.verdict import BadUpdate, Limit, Replica, Verdict, decode_verdict
 from tests.clockslab import PARAMETERS, Oracle, batches_of, clocks_config, history, run_clocks
@@ -291,6 +295,46 @@ def test_many_entities_stand_in_the_archive_and_not_in_the_blob() -> None:
         assert len(decode_told(payload)) == machine.state.entities > 50
         assert len(machine.pack()) < 60
         assert len(archive) == 2 * machine.state.entities
+
+
+SHAPES = {
+    "a chain": lambda ids, at: ids[max(0, at - 1) : at],
+    "pairs": lambda ids, at: sorted(ids[max(0, at - 2) : at]),
+    "joins of many": lambda ids, at: sorted(ids[max(0, at - 16) : at]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("counters", [1_024, 8_192])
+def test_an_entity_takes_as_much_memory_as_it_is_said_to_take(shape: str, counters: int) -> None:
+    """Events with many parents keep a version each: a peer could fill a machine with them, if they were not counted."""
+    ids = [sha256(b"%d" % at).digest() for at in range(800)]
+    places = [Told(START_MS, ids[0], 0, ALICE, 1, NAME, event) for event in ids]
+    gc.collect()
+    tracemalloc.start()
+    log = EntityLog(NAME, Parameters(counters, 2), {}, EntityStore({}))
+    for at, place in enumerate(places):
+        log.take(msgspec.structs.replace(place, parents=b"".join(SHAPES[shape](ids, at))))
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(log) == len(ids)
+    assert 0.7 < taken / log.memory_bytes < 1.3, (taken, log.memory_bytes)
+
+
+def test_a_batch_that_touches_many_entities_has_no_more_of_them_in_memory_than_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fold = ClocksFold(clocks_config())
+    copies = [told(ALICE, at, Update(b"entity %d" % at, (), b"x")) for at in range(1, 200)]
+    ((key, payload), *_) = fold.route(Arrivals([Arrival(*copy) for copy in copies], []))
+    machine, taken = fold.open(key, None, {}), []
+    monkeypatch.setattr(EntityLog, "faults", lambda _log: taken.append(list(machine._open)) or [])
+    machine.memory_bytes_max = 3 * EntityLog(NAME, PARAMETERS, {}, EntityStore({})).memory_bytes
+    machine.absorb([payload], START_MS)
+    assert machine.state.entities == len(taken) > 10
+    assert max(map(len, taken)) <= 3
+    assert len(machine._open) == 2
 
 
 def test_the_change_itself_does_not_travel_and_its_event_stands_for_it() -> None:
