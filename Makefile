@@ -11,10 +11,10 @@ HEAVY = spark or kafka or programs
 BIN = .venv/bin
 export PYTHON
 
-.PHONY: help setup demo test check soak bench clean
+.PHONY: help setup demo test test-k8s check soak bench clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ printf "  %s %-8s", $$1, $$2; $$1 = $$2 = ""; print }'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1  /p' Makefile | awk '{ printf "  %s %-8s", $$1, $$2; $$1 = $$2 = ""; print }'
 
 setup: ## install Python packages, Java if there is none, and jars into .venv and the user's cache
 	@tools/setup
@@ -25,11 +25,19 @@ demo: setup ## run the demo: a real broker, real Spark, a simulated swarm and it
 test: ## lint, type check and the whole test suite
 	@tools/setup jre
 	@tools/programs
+	@tools/charttools
+	@tools/imagetools
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 -m "not ($(HEAVY))" $(ARGS) || [ $$? = 5 ]
 	$(BIN)/python -m pytest -m "$(HEAVY)" $(ARGS) || [ $$? = 5 ]
+
+test-k8s: ## install the chart on a real API server, and run Spark's executors as its pods; the first time it builds one
+	@tools/setup jre
+	@tools/charttools
+	@tools/k8stools
+	$(BIN)/python -m pytest tests/k8s $(ARGS)
 
 check: ## the fast part of test: no Java, no Spark, no broker, no browser; under two minutes
 	@tools/setup python

@@ -19,6 +19,9 @@ def acls(
         list[str] | None,
         typer.Option("--reader", help="Who the exporter and other readers log in as; can be repeated."),
     ] = None,
+    canary: Annotated[
+        list[str] | None, typer.Option("--canary", help="Who `quorumscope canary` logs in as; can be repeated.")
+    ] = None,
     bootstrap: Bootstrap = None,
     kafka: KafkaFile = None,
     prefix: Prefix = PREFIX_DEFAULT,
@@ -29,7 +32,7 @@ def acls(
     from streaming.acls import check_acls, command_lines, create_acls, identities, rules
 
     try:
-        wanted = rules(prefix, identities(peer, monitor, reader or ()))
+        wanted = rules(prefix, identities(peer, monitor, reader or (), canary or ()))
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if show:

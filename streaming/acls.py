@@ -3,6 +3,7 @@
 - A peer writes `.segments`, and reads it: it compares its log with what its key has published.
 - The monitor reads `.segments` and `.matrix`, and is the only one to write `.verdicts`, `.matrix` and `.rejected`.
 - A reader (the exporter, `evidence`, `prove`, `explain`) reads all four and writes nothing.
+- A canary writes `.segments`, and reads `.verdicts` to see what is said about it.
 
 A right to read or to write a topic implies the right to see that it is there; writing implies idempotent producers.
 Kafka's own client asks where its group would be led, though ours join none: so each may see groups of our names.
@@ -43,6 +44,7 @@ MONITOR_RIGHTS: Rights = {
     Topic.REJECTED: ("WRITE",),
 }
 READER_RIGHTS: Rights = dict.fromkeys((Topic.SEGMENTS, Topic.MATRIX, Topic.VERDICTS, Topic.REJECTED), ("READ",))
+CANARY_RIGHTS: Rights = {Topic.SEGMENTS: ("WRITE",), Topic.VERDICTS: ("READ",)}
 
 HARMLESS = {"READ", "DESCRIBE", "DESCRIBE_CONFIGS"}
 """Operations that change nothing; whoever has another one on a topic of ours is told of, unless a rule gives it."""
@@ -57,6 +59,7 @@ class Identities(NamedTuple):
     peers: tuple[str, ...]
     monitor: str
     readers: tuple[str, ...] = ()
+    canaries: tuple[str, ...] = ()
 
 
 class Rule(NamedTuple):
@@ -76,10 +79,11 @@ def principal(name: str) -> str:
     return full
 
 
-def identities(peers: Iterable[str], monitor: str, readers: Iterable[str]) -> Identities:
+def identities(peers: Iterable[str], monitor: str, readers: Iterable[str], canaries: Iterable[str] = ()) -> Identities:
     """The principals of these names; ValueError unless each has one role: who writes verdicts is nobody else."""
-    found = Identities(tuple(map(principal, peers)), principal(monitor), tuple(map(principal, readers)))
-    everybody = (*found.peers, found.monitor, *found.readers)
+    others = (tuple(map(principal, names)) for names in (readers, canaries))
+    found = Identities(tuple(map(principal, peers)), principal(monitor), *others)
+    everybody = (*found.peers, found.monitor, *found.readers, *found.canaries)
     for one in everybody:
         if everybody.count(one) > 1:
             raise ValueError(f"expected a role for each user, got {one} in two roles")
@@ -92,6 +96,7 @@ def rules(prefix: str, who: Identities) -> list[Rule]:
         **dict.fromkeys(who.peers, PEER_RIGHTS),
         who.monitor: MONITOR_RIGHTS,
         **dict.fromkeys(who.readers, READER_RIGHTS),
+        **dict.fromkeys(who.canaries, CANARY_RIGHTS),
     }
     found = []
     for one, rights in roles.items():

@@ -37,7 +37,12 @@ NOT_VISITED = ("/kill/", "/static/", "sort=", "threadDump", "heapHistogram", "/l
 MONITOR = Login("monitor", "m0nitorsOwnPassword")
 PEER = Login("peer", "p33rsOwnPassword")
 READER = Login("reader", "r3adersOwnPassword")
-ROLES = ("--peer", PEER.username, "--monitor", MONITOR.username, "--reader", READER.username)
+CANARY = Login("canary", "c4narysOwnPassword")
+ROLES = tuple(
+    word
+    for role, login in (("peer", PEER), ("monitor", MONITOR), ("reader", READER), ("canary", CANARY))
+    for word in (f"--{role}", login.username)
+)
 
 TOPICS = SEGMENTS, VERDICTS, MATRIX, REJECTED = tuple(
     f"{PREFIX_DEFAULT}.{topic}" for topic in (Topic.SEGMENTS, Topic.VERDICTS, Topic.MATRIX, Topic.REJECTED)
@@ -73,7 +78,7 @@ class Place(NamedTuple):
 @contextmanager
 def closed_place(folder: Path) -> Iterator[Place]:
     authority = trustme.CA()
-    with Broker(Secure(certificate(authority), (MONITOR, PEER, READER))) as broker:
+    with Broker(Secure(certificate(authority), (MONITOR, PEER, READER, CANARY))) as broker:
         create_topics(broker.owner, Setup(create_time=True))
         place = Place(broker, authority, folder)
         done = quorumscope("acls", *ROLES, "--kafka", place.owner_file, "--create")

@@ -19,15 +19,19 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from producers.canary import canary_swarm
 from producers.homelog import public_key
 from producers.peer import Peer
 from producers.publisher import Publisher
+from producers.swarmfile import config_yaml
+from state.config import Config
 from state.connection import Connection
 from streaming.acls import command_lines, identities, rules
 from streaming.brokersettings import Login
 from streaming.follow import Follower
 from tests.commandlab import quorumscope, sentence
 from tests.securitylab import (
+    CANARY,
     MATRIX,
     MONITOR,
     PEER,
@@ -131,7 +135,17 @@ def test_a_reader_reads_everything_and_writes_nothing(place: Place, topic: str) 
     assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
-@pytest.mark.parametrize("login", [PEER, MONITOR, READER], ids=lambda login: login.username)
+def test_a_canary_lies_with_the_rights_of_a_canary_and_writes_no_verdicts(place: Place, tmp_path: Path) -> None:
+    swarms, before = tmp_path / "swarms.yaml", read(place.broker.connection(READER), SEGMENTS)
+    swarms.write_text(config_yaml(Config((canary_swarm(1),))))
+    done = quorumscope("canary", "--swarms", swarms, "--kafka", place.file(CANARY), "--timeout", "1s")
+    assert "no verdict about it" in done.stdout, done.stderr  # nobody judges here
+    assert read(place.broker.connection(READER), SEGMENTS) == before + 2
+    for topic in (VERDICTS, MATRIX, REJECTED):
+        assert write(place.broker.connection(CANARY), topic) is not None
+
+
+@pytest.mark.parametrize("login", [PEER, MONITOR, READER, CANARY], ids=lambda login: login.username)
 def test_nobody_changes_topics_records_settings_or_rights(place: Place, login: Login) -> None:
     mine = AclBinding(
         ResourceType.TOPIC,
