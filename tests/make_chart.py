@@ -70,7 +70,14 @@ def current_schema() -> str:
 
 def helm_docs(*arguments: str) -> subprocess.CompletedProcess[str]:
     folder = subprocess.run([ROOT / "tools" / "charttools", "--path"], check=True, capture_output=True, text=True)
-    command = [f"{folder.stdout.strip()}/helm-docs", "--chart-search-root", str(CHART), "--sort-values-order", "file", *arguments]
+    command = [
+        f"{folder.stdout.strip()}/helm-docs",
+        "--chart-search-root",
+        str(CHART),
+        "--sort-values-order",
+        "file",
+        *arguments,
+    ]
     return subprocess.run(command, check=True, capture_output=True, text=True)
 
 

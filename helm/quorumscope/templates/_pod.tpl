@@ -133,4 +133,6 @@ podFailurePolicy:
         containerName: {{ . }}
         operator: In
         values: [1, 2]
+      # Kubernetes 1.26 asks for the field, and newer ones take it empty.
+      onPodConditions: []
 {{- end -}}

@@ -15,6 +15,7 @@ what both say is checked.
 */}}
 {{- define "quorumscope.swarmsText" -}}
 {{- $file := .Values.swarms.file -}}
+{{- include "quorumscope.checkRequired" . -}}
 {{- include "quorumscope.checkSwarms" . -}}
 {{- if not .Values.canary.enabled -}}
 {{- $file -}}
