@@ -60,8 +60,8 @@ Rendered by checks.yaml.
 {{- $kafka := .Values.kafka -}}
 {{- range splitList "," $kafka.bootstrap -}}
 {{- $port := regexFind "[0-9]{1,9}$" . | int64 -}}
-{{- if not (and (regexMatch "^ *([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\\[[0-9a-fA-F:]+\\]):[0-9]+$" .) (gt $port 0) (lt $port 65536)) -}}
-{{- fail (printf "kafka.bootstrap: expected HOST:PORT, several separated by commas, got %q" (trim .)) -}}
+{{- if not (and (regexMatch "^([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\\[[0-9a-fA-F:]+\\]):[0-9]+$" .) (gt $port 0) (lt $port 65536)) -}}
+{{- fail (printf "kafka.bootstrap: expected HOST:PORT, several separated by commas, got %q" .) -}}
 {{- end -}}
 {{- end -}}
 {{- if include "quorumscope.usesSasl" . -}}
@@ -69,7 +69,7 @@ Rendered by checks.yaml.
 {{- fail (printf "kafka.sasl.username and kafka.sasl.existingSecret are required with kafka.protocol=%s: who logs in, and the Secret with the password" $kafka.protocol) -}}
 {{- end -}}
 {{- end -}}
-{{- range $path, $own := dict "kafka.sasl" $kafka.sasl "topics.sasl" .Values.topics.sasl "canary.sasl" .Values.canary.sasl "replay.sasl" .Values.replay.sasl -}}
+{{- range $path, $own := dict "kafka.sasl" $kafka.sasl "topics.sasl" .Values.topics.sasl "exporter.sasl" .Values.exporter.sasl "canary.sasl" .Values.canary.sasl "replay.sasl" .Values.replay.sasl -}}
 {{- if ne (empty $own.username) (empty $own.existingSecret) -}}
 {{- fail (printf "%s: username and existingSecret go together, and only one of them is set" $path) -}}
 {{- end -}}
@@ -212,7 +212,7 @@ made by the installation itself, nothing can be looked up: each namespace has an
 {{- $wanted := list -}}
 {{- if include "quorumscope.usesSasl" . -}}
 {{- $wanted = append $wanted (list "kafka.sasl.existingSecret" $kafka.sasl.existingSecret $kafka.sasl.passwordKey) -}}
-{{- $users := dict "canary" .Values.canary.enabled "topics" (eq .Values.topics.create "job") "replay" .Values.replay.enabled -}}
+{{- $users := dict "canary" .Values.canary.enabled "exporter" .Values.exporter.enabled "topics" (eq .Values.topics.create "job") "replay" .Values.replay.enabled -}}
 {{- range $section, $used := $users -}}
 {{- $own := (get $.Values $section).sasl -}}
 {{- if and $used $own.existingSecret -}}

@@ -86,7 +86,7 @@ tls:
 {{- end -}}
 {{- if not $ports -}}
 {{- range splitList "," .Values.kafka.bootstrap -}}
-{{- $ports = append $ports (int64 (regexFind "[0-9]+$" (trim .))) -}}
+{{- $ports = append $ports (int64 (regexFind "[0-9]+$" .)) -}}
 {{- end -}}
 {{- end -}}
 {{- $ports | uniq | toJson -}}
