@@ -40,6 +40,7 @@ from tests.chartlab import (
     unrestricted,
     values_of,
 )
+from tests.commandlab import quorumscope
 from tests.make_chart import CHART, ROOT, helm_docs
 
 pytestmark = pytest.mark.programs
@@ -50,6 +51,7 @@ VERSIONS = ["1.26", "1.31", kubernetes_validate.latest_version()]
 CUSTOM = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "KafkaTopic"}
 """Kinds that Kubernetes has no schema of."""
 
+RETENTIONS = ["500ms", "45s", "30m", "7d", "400d"]
 ALLOWED_PODS = ["create", "get", "list", "watch", "delete", "deletecollection"]
 
 EXECUTORS = ("kubernetes-uri", "kubernetes-shared-volume", "everything")
@@ -193,6 +195,8 @@ def test_the_program_takes_every_argument(ways: dict[str, list[Manifest]], way: 
             assert arguments == []
             continue
         command = commands.commands[arguments[0]]  # type: ignore[attr-defined]  # a group has commands
+        if arguments[0] == "swarm":
+            command, arguments = command.commands[arguments[1]], arguments[1:]
         command.make_context(arguments[0], list(arguments[1:]))
 
 
@@ -201,7 +205,7 @@ def test_the_program_takes_the_kafka_file_and_finds_its_secrets(ways: dict[str, 
     for pod in pods(ways[way]):
         volume = next((one for one in pod.spec["volumes"] if one["name"] == "kafka"), None)
         if volume is None:
-            assert pod.owner == "executors"
+            assert pod.owner == "executors" or "swarms-check" in pod.owner
             continue
         sources = volume["projected"]["sources"]
         config = named(ways[way], "ConfigMap", sources[0]["configMap"]["name"])
@@ -261,7 +265,23 @@ def test_dashboards_come_out_byte_for_byte(ways: dict[str, list[Manifest]]) -> N
     assert found == {f"quorumscope-{path.name}": path.read_text(encoding="utf-8") for path in originals}
 
 
-@pytest.mark.parametrize("retention", ["500ms", "45s", "30m", "7d", "400d"])
+def test_a_file_that_the_chart_takes_and_the_program_does_not_ends_the_hook(
+    ways: dict[str, list[Manifest]], tmp_path: Path
+) -> None:
+    job = named(ways["default"], "Job", "live-quorumscope-swarms-check")
+    text = named(ways["default"], "ConfigMap", "live-quorumscope-swarms-check")["data"]["swarms.yaml"]
+    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    codes = job["spec"]["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"]
+    for file, code in (("right", 0), ("wrong", 2)):
+        path = tmp_path / f"{file}.yaml"
+        path.write_text(text if code == 0 else text.replace("rules: [majority, 2]", "rules: [majority, 3]"))
+        done = quorumscope(*arguments[:-1], path)
+        assert done.returncode == code
+        assert (code in codes) == (code != 0)
+    assert "expected majority, everyone or a number of peers from 1 to 2, got 3" in done.stderr
+
+
+@pytest.mark.parametrize("retention", RETENTIONS)
 def test_topics_of_strimzi_are_those_that_the_program_makes(retention: str) -> None:
     found = rendered("strimzi", "--set", f"topics.retention={retention},topics.partitions=6,kafka.prefix=Lab")
     setup = Setup("Lab", 6, 3, parse_duration_ms(retention))
