@@ -163,6 +163,20 @@ def test_files_that_cannot_be_read_are_told_with_what_to_do(deployment: Deployme
     assert "quorumscope.json cannot be read" in on_start(done)
 
 
+def test_the_checkpoint_of_another_version_is_told_before_a_start_is_tried(deployment: Deployment, ask: Any) -> None:
+    deployment.label()
+    deployment.batch(0, 5)
+    path = deployment.checkpoint / "quorumscope.json"
+    label = json.loads(path.read_bytes())
+    label["folds"]["logs"] = 99
+    path.write_text(json.dumps(label))
+    done = ask()
+    assert done.returncode == 1
+    assert "version 99 of the fold 'logs'" in on_start(done)
+    assert "start with a new checkpoint directory" in on_start(done)
+    assert json.loads(path.read_bytes()) == label
+
+
 def test_without_kafka_the_checkpoint_alone_is_told(deployment: Deployment, ask: Any) -> None:
     deployment.label()
     deployment.batch(0, 5)
