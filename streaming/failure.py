@@ -87,9 +87,13 @@ def _story(error: BaseException) -> list[BaseException]:
 
 
 def _text(error: BaseException) -> str:
-    """What Spark says first often leaves out the cause, which stands at the end of its stack."""
+    """What Spark says first often leaves out the cause, which stands at the end of its stack, between the calls.
+
+    The calls themselves are left out: what a class is called says nothing of what went wrong in it.
+    """
     try:
-        return f"{error}\n{getattr(error, '_stackTrace', '')}"
+        lines = f"{error}\n{getattr(error, '_stackTrace', '')}".splitlines()
+        return "\n".join(line for line in lines if not line.lstrip().startswith("at "))
     except _JVM_GONE:  # some errors ask the JVM what they are
         return type(error).__name__
 

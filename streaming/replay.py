@@ -93,6 +93,8 @@ def run_replay(settings: Settings, pipeline: Pipeline, tell: OnProgress, is_stop
     todo = [name for name in settings.queries if not is_done(name, settings)]
     if not todo:
         return True
+    if "segments" not in settings.queries and not is_done("segments", settings):
+        raise CheckpointError("--queries: the query matrix reads what segments writes: replay segments too, or first")
     with open_job(settings, pipeline) as start:
         for name in todo:
             # A query reads what the one before it wrote; and a short range may be done since the start of Spark.

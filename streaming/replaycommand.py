@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from streaming.job import Settings
     from streaming.replay import Target
 
+QUERIES_ALL = "segments,matrix"
+
 DIFFERENCE = 1
 """The exit code when a replay says otherwise than the live job."""
 
@@ -70,7 +72,7 @@ def replay_command(write: WriteMetrics) -> Callable[..., None]:
         bootstrap: Bootstrap = None,
         kafka: KafkaFile = None,
         prefix: Prefix = PREFIX_DEFAULT,
-        queries: Annotated[str, typer.Option(help="Which queries run, separated by commas.")] = "segments,matrix",
+        queries: Annotated[str, typer.Option(help="Which queries run, separated by commas.")] = QUERIES_ALL,
         master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
         shuffle_partitions: Annotated[
             int | None, typer.Option(min=1, help="Fixed when the checkpoint is made.")
@@ -83,7 +85,9 @@ def replay_command(write: WriteMetrics) -> Callable[..., None]:
         from streaming.job import Settings
         from streaming.replay import Target, judged_from, prepare
 
-        step_ms = _metrics_step_ms(metrics, metrics_step)
+        step_ms, names = _metrics_step_ms(metrics, metrics_step), query_names(queries)
+        if diff and set(names) != set(query_names(QUERIES_ALL)):
+            raise ConfigError("--diff: it compares what all queries say: leave out --queries")
         target = Target(request_of(from_time, to_time, from_offsets, to_offsets), prefix, into)
         settings = Settings(
             config=config_of(swarms),
@@ -95,7 +99,7 @@ def replay_command(write: WriteMetrics) -> Callable[..., None]:
             offsets_max=offsets_max,
             available_now=True,
             patience_ms=duration_ms(patience, "--patience"),
-            queries=query_names(queries),
+            queries=names,
             spark=dict(spark_setting(text) for text in spark or ()),
         )
         found = prepare(target, settings)

@@ -34,6 +34,7 @@ KAFKA = "org.apache.kafka.common.errors"
         ),
         ("Failed to read log file file:/state/commits/4. Incomplete", CheckpointError, "new checkpoint directory"),
         ("java.io.IOException: No space left on device", CheckpointError, "make room and start again, nothing is lost"),
+        ("heap space\n\tat org.apache.spark.StateSchemaChecker.read(x.scala:1)", JobError, "has ended: heap space"),
         ("\n\nsomething else\nat org.apache.spark", JobError, "a query has ended: something else"),
     ],
 )

@@ -1,6 +1,7 @@
 """`quorumscope replay` as an operator runs it, with a real broker and real Spark: the past gives the same answer."""
 
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -22,6 +23,9 @@ from tests.loglab import since_config
 from tests.topiclab import DEADLINE_S, Lab, Written, compacted, differences, fold_alone, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+OF_TICKS = {b"split", b"silent", b"one_way", b"undecidable"}
+"""The kinds of verdicts that the second query gives."""
 
 
 class Past:
@@ -75,16 +79,54 @@ def past(broker: Broker, spark: Any, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_a_replay_of_the_whole_topic_gives_the_bytes_of_the_live_job(past: Past) -> None:
-    done = quorumscope(*past.arguments("whole", "--diff"), timeout_s=DEADLINE_S)
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    """One query after the other: what the first one finds is there before the second one runs."""
     live = past.lab.verdicts()
-    assert {b"known", b"accepted", b"fork", b"equivocation", b"belief"} <= {key.split(b"/")[0] for key in live}
-    assert differences(past.verdicts("whole"), live) == {}
-    assert f"identical to the live ones: {len(live):,} verdicts about the whole topic\n" in done.stdout
-    read, verified, rejected, duplicate = _counts(done.stdout)
+    of_ticks = {key for key in live if key.split(b"/")[0] in OF_TICKS}
+    assert {b"known", b"accepted", b"fork", b"equivocation", b"belief", b"split"} <= {
+        key.split(b"/")[0] for key in live
+    }
+    one = quorumscope(*past.arguments("whole", "--queries", "segments"), timeout_s=DEADLINE_S)
+    assert one.returncode == 0, (one.stdout, one.stderr)
+    assert differences(past.verdicts("whole"), {key: live[key] for key in live.keys() - of_ticks}) == {}
+    read, verified, rejected, duplicate = _counts(one.stdout)
     assert read == len(past.records) == verified + rejected + duplicate
     assert rejected == sum(record.value == b"garbage" for record in past.records) > 0
     assert duplicate == len(past.records) - rejected - len({record.value for record in past.records} - {b"garbage"})
+
+    both = quorumscope(*past.arguments("whole", "--diff"), timeout_s=DEADLINE_S)
+    assert both.returncode == 0, (both.stdout, both.stderr)
+    assert differences(past.verdicts("whole"), live) == {}
+    assert f"identical to the live ones: {len(live):,} verdicts about the whole topic\n" in both.stdout
+    assert _counts(both.stdout) == (0, 0, 0, 0), "nothing is read twice"
+
+
+@pytest.mark.programs
+def test_a_replay_writes_the_metrics_of_its_time_and_promtool_makes_blocks_of_them(past: Past, tmp_path: Path) -> None:
+    """Of a replay that is done already nothing is read again."""
+    arguments = past.arguments("whole", "--metrics", tmp_path / "past.om", "--metrics-step", "1s")
+    done = quorumscope(*arguments, timeout_s=DEADLINE_S)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    lines = (tmp_path / "past.om").read_text(encoding="utf-8").splitlines()
+    samples = [line for line in lines if not line.startswith("#")]
+    first, last = (time_text(1000 * seconds) for seconds in _first_and_last_second(past.records))
+    told = re.search(
+        r"([\d,]+) samples of (\d+) steps, (\S+) to (\S+), to \S+; for Prometheus: (.*) BLOCKS\n", done.stdout
+    )
+    assert told, done.stdout
+    assert int(told[1].replace(",", "")) == len(samples)
+    assert first <= told[3] < told[4] <= last
+    forks = [float(line.split()[1]) for line in samples if line.startswith("quorumscope_forks_total{")]
+    assert (forks[0], max(forks)) == (0, 1)
+    made = subprocess.run([*shlex.split(told[5]), tmp_path / "blocks"], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    assert list((tmp_path / "blocks").glob("*/index"))
+
+
+def test_what_would_compare_a_part_with_all_or_read_what_nothing_wrote_is_refused(past: Past) -> None:
+    part = quorumscope(*past.arguments("part", "--queries", "segments", "--diff"))
+    assert "--diff: it compares what all queries say: leave out --queries" in sentence(part, 2)
+    second = quorumscope(*past.arguments("second", "--queries", "matrix"))
+    assert "the query matrix reads what segments writes: replay segments too, or first" in sentence(second, 2)
 
 
 def test_a_live_verdict_that_a_replay_does_not_give_is_told_in_words(past: Past) -> None:
@@ -204,6 +246,12 @@ def _counts(out: str) -> tuple[int, ...]:
     match = re.search(r"([\d,]+) records read: ([\d,]+) verified, ([\d,]+) rejected, ([\d,]+) duplicate", out)
     assert match, out
     return tuple(int(text.replace(",", "")) for text in match.groups())
+
+
+def _first_and_last_second(records: list[Record]) -> tuple[int, int]:
+    """The whole seconds around all of them."""
+    times_ms = [record.time_ms for record in records]
+    return min(times_ms) // 1000, -(-max(times_ms) // 1000)
 
 
 def _middle(written: list[Written], part: float) -> dict[int, int]:

@@ -14,7 +14,7 @@ from streaming.broker import Broker
 from tests.commandlab import quorumscope, sentence
 from tests.faults.faultlab import Input, Stopwatch, Trials, story
 from tests.joblab import Deployment
-from tests.topiclab import differences
+from tests.topiclab import DEADLINE_S, differences
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -41,7 +41,7 @@ def half(trials: Trials, broker: Broker, tmp_path_factory: pytest.TempPathFactor
     found.given = given
     middle = len(given.records) // 2
     found.publish(given.records[:middle])
-    done = quorumscope(*found.arguments("--available-now", "--offsets-max", "60"))
+    done = quorumscope(*found.arguments("--available-now", "--offsets-max", "60"), timeout_s=DEADLINE_S)
     assert done.returncode == 0, done.stderr
     found.publish(given.records[middle:])
     return found
@@ -92,7 +92,7 @@ def test_a_damaged_file_is_told_and_changes_no_verdict(
     shutil.copytree(half.checkpoint, place.checkpoint)
     damage(place.checkpoint)
     before = place.verdicts()
-    told = sentence(quorumscope(*place.arguments("--available-now")), 2)
+    told = sentence(quorumscope(*place.arguments("--available-now"), timeout_s=DEADLINE_S), 2)
     assert "damaged or missing" in told or "cannot be read" in told
     assert "start with a new checkpoint directory" in told
     assert differences(place.verdicts(), before) == {}
@@ -103,12 +103,11 @@ def test_and_a_new_directory_gives_the_verdicts_of_an_undisturbed_run(
 ) -> None:
     place = half.again(tmp_path / "new")
     watch = Stopwatch()
-    done = quorumscope(*place.arguments("--available-now"))
+    done = quorumscope(*place.arguments("--available-now"), timeout_s=DEADLINE_S)
     assert done.returncode == 0, done.stderr
     trials.settle(place, half.given, "damaged checkpoints; the topic is read again", 6, [watch.seconds])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk that is small")
 def test_a_full_disk_is_told_and_with_more_room_the_job_goes_on(trials: Trials, broker: Broker, tmp_path: Path) -> None:
     given = story(32)
     with disk(tmp_path / "disk", ROOM_KIB) as resize:
@@ -116,12 +115,12 @@ def test_a_full_disk_is_told_and_with_more_room_the_job_goes_on(trials: Trials, 
         place.swarms = shutil.move(place.swarms, tmp_path / "swarms.yaml")
         place.publish(given.records)
         small = ("--available-now", "--offsets-max", "40")
-        told = sentence(quorumscope(*place.arguments(*small)), 2)
+        told = sentence(quorumscope(*place.arguments(*small), timeout_s=DEADLINE_S), 2)
         assert "no room left" in told or "No space left on device" in told
         assert place.newest("offsets") >= 0, "some of it must have had room"
         resize(MORE_KIB)
         watch = Stopwatch()
-        done = quorumscope(*place.arguments(*small))
+        done = quorumscope(*place.arguments(*small), timeout_s=DEADLINE_S)
         assert done.returncode == 0, done.stderr
         trials.settle(place, given, "a full disk; the job goes on with more room", 1, [watch.seconds])
 
