@@ -151,8 +151,8 @@ def test_the_job_in_it_says_what_a_plain_process_says_and_the_exporter_in_it_ser
         out, err = exporter.communicate(timeout=ANSWER_SECONDS_MAX)
     finally:
         exporter.kill()
-    assert live == "live"
-    assert re.search(r"^quorumscope_forks\{[^}]*\} [1-9]", metrics, re.MULTILINE), metrics[:2000]
+    assert live.strip() == "live"
+    assert re.search(r"^quorumscope_forks_total\{[^}]*\} [1-9]", metrics, re.MULTILINE), metrics[:2000]
     assert exporter.returncode == 0, (out, err)
 
 
