@@ -150,8 +150,9 @@ def _storage(folder: Path) -> Iterator[list[str]]:
 
 
 def _import_base(buildah: list[str]) -> str:
-    archive = _run(str(PROJECT / "tools" / "imagebase"), "--path")
-    assert Path(archive).is_file(), "the image's base is missing: run tools/imagetools and tools/imagebase"
+    program = str(PROJECT / "tools" / "imagebase")
+    _run(program)
+    archive = _run(program, "--path")
     container = _run(*buildah, "from", "scratch")
     _run(*buildah, "add", "--quiet", container, archive, "/")
     _run(*buildah, "commit", "--quiet", "--rm", container, "localhost/base")
