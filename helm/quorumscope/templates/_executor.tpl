@@ -13,8 +13,6 @@ spec:
   {{- include "quorumscope.podSpec" . | nindent 2 }}
   serviceAccountName: {{ include "quorumscope.executorAccount" . }}
   automountServiceAccountToken: false
-  # What an executor has not finished is done again: there is nothing to wait for.
-  terminationGracePeriodSeconds: 10
   {{- include "quorumscope.placement" .Values.executors | indent 2 }}
   {{- include "quorumscope.spread" (dict "root" . "component" "executor" "own" .Values.executors.topologySpreadConstraints) | nindent 2 }}
   containers:
