@@ -169,6 +169,30 @@ def answer(url: str, process: subprocess.Popen[str]) -> str:
             time.sleep(0.05)
 
 
+ASK_KUBERNETES = """
+import sys
+from streaming.session import start_session
+
+start_session(f"k8s://https://{sys.argv[1]}", 1, {
+    "spark.kubernetes.container.image": "quorumscope",
+    "spark.kubernetes.driver.pod.name": "driver",
+    "spark.driver.host": "127.0.0.1",
+    "spark.authenticate": "true",
+    "spark.authenticate.secret": "shared",
+    "spark.network.crypto.enabled": "true",
+})
+"""
+
+
+def test_its_spark_can_ask_kubernetes_for_executors(pod: Pod) -> None:
+    # Nobody is there: a driver that gets as far as to say so has all that its client of Kubernetes is made of.
+    nobody = f"127.0.0.1:{free_port()}"
+    asked = pod.run("python", "-c", ASK_KUBERNETES, nobody)
+    assert asked.returncode == 1
+    assert "KubernetesClientException: Operation: [get]  for kind: [Pod]  with name: [driver]" in asked.stderr, asked
+    assert f"java.io.IOException: Connection refused: /{nobody}" in asked.stderr
+
+
 @pytest.mark.parametrize("user", [USER, OTHER_USER])
 def test_its_executor_starts_as_spark_starts_it_whatever_the_number_of_its_user(
     image: Image, tmp_path: Path, user: int
