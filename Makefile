@@ -27,6 +27,7 @@ test: ## lint, type check and the whole test suite
 	@tools/programs
 	@tools/charttools
 	@tools/imagetools
+	@tools/imagebase
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

@@ -46,12 +46,19 @@ class Label(msgspec.Struct, frozen=True):
     """By swarm: into how many blocks its columns are divided."""
     since: dict[str, int] = {}
     """By swarm, if it has one: the time before which what was published is gone."""
+    state_uri: str = ""
+    """Where Spark keeps offsets and state, if it is not this directory."""
 
 
-def open_label(directory: Path, shuffle_partitions: int | None, shuffle_default: int, config: Config) -> Label:
+def open_label(
+    directory: Path, shuffle_partitions: int | None, shuffle_default: int, config: Config, state_uri: str = ""
+) -> Label:
     """The label of a checkpoint, written if it is new. `shuffle_partitions` of None takes what is there."""
     label = fitting_label(directory, shuffle_partitions, config)
-    wanted = _wanted(shuffle_partitions or shuffle_default, config)
+    wanted = msgspec.structs.replace(_wanted(shuffle_partitions or shuffle_default, config), state_uri=state_uri)
+    if label is not None and label.state_uri != state_uri:
+        kept, got = (f"at {uri}" if uri else "in itself" for uri in (label.state_uri, state_uri))
+        raise CheckpointError(f"{directory} keeps its state {kept}, got {got}: set --state-uri back, or {AGAIN}")
     if label is None:
         _write_label(directory, wanted)
         return wanted
@@ -92,6 +99,21 @@ def fitting_label(directory: Path, shuffle_partitions: int | None, config: Confi
             f"{shuffle_partitions}: leave the option out, or {AGAIN}"
         )
     return label
+
+
+def refuse_far(directory: Path, label: Label) -> None:
+    """CheckpointError unless the state of a checkpoint is in its directory: elsewhere only Spark can read it."""
+    if label.state_uri and not any((directory / query).exists() for query in QUERIES):
+        raise CheckpointError(
+            f"{directory} keeps its state at {label.state_uri}: copy that into a directory and give this one"
+        )
+
+
+def is_of(state: bytes, label: bytes) -> bool:
+    """Whether a state with one label is that of a directory with the other: swarms may have come since."""
+    theirs, ours = (msgspec.json.decode(text, type=Label) for text in (state, label))
+    same = msgspec.structs.replace(ours, blocks=theirs.blocks, since=theirs.since) == theirs
+    return same and theirs.blocks.items() <= ours.blocks.items() and theirs.since.items() <= ours.since.items()
 
 
 def _wanted(shuffle_partitions: int, config: Config) -> Label:

@@ -119,6 +119,10 @@ def run(
     listen: Annotated[
         str | None, typer.Option(help="HOST:PORT to serve metrics and health of the job at; else none are served.")
     ] = None,
+    state_uri: Annotated[
+        str,
+        typer.Option(help="Keep offsets and state there, where Spark reaches it, not in the directory."),
+    ] = "",
     spark: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting, NAME=VALUE.")] = None,
 ) -> None:
     """Watch swarms: verify what peers publish, and write verdicts."""
@@ -138,6 +142,7 @@ def run(
         patience_ms=duration_ms(patience, "--patience"),
         queries=query_names(queries),
         spark=dict(spark_setting(text) for text in spark or ()),
+        state_uri=state_uri,
     )
     pipeline = Pipeline(settings.queries)
     with stopped_by_signal() as stopped, ExitStack() as stack:

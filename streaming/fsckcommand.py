@@ -38,12 +38,14 @@ def fsck(
     spark: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting, NAME=VALUE.")] = None,
 ) -> None:
     """Check the state of a checkpoint, that no record is lost, and the verdicts against the segments; 1 if not well."""
-    from streaming.checkpoint import CheckpointError, fitting_label, refuse_replay
+    from streaming.checkpoint import CheckpointError, fitting_label, refuse_far, refuse_replay
 
     config, connection = config_of(swarms), connection_of(bootstrap, kafka)
     request = request_of(from_time, to_time, from_offsets, to_offsets)
-    if not checkpoint.is_dir() or fitting_label(checkpoint, None, config) is None:
+    label = fitting_label(checkpoint, None, config) if checkpoint.is_dir() else None
+    if label is None:
         raise CheckpointError(f"{checkpoint} is no checkpoint of quorumscope: give the --checkpoint of a job")
+    refuse_far(checkpoint, label)
     refuse_replay(checkpoint)
     say("starting Spark …")
     problems = _look_at_state(checkpoint, config, prefix, master, dict(spark_setting(text) for text in spark or ()))

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -30,6 +30,9 @@ from streaming.truststore import java_options, write_truststore
 
 IVY_FILE = Path(__file__).with_name("jars.xml")
 LOCK_FILE = Path(__file__).with_name("jars.lock")
+
+GROUPS = ("spark", "broker")
+"""What Spark needs, and what the embedded broker is made of."""
 
 FETCH_SECONDS_MAX = 1200  # about 50 seconds on a good line; a dead one must not hang the set-up for ever
 
@@ -47,14 +50,14 @@ def broker_jars() -> list[Path]:
     return _held("broker")
 
 
-def fetch(progress: Callable[[str], None]) -> None:
-    """Bring the jars of the lock into the cache; does nothing if they are there."""
-    lock = read_lock()
+def fetch(progress: Callable[[str], None], groups: Collection[str] = GROUPS) -> None:
+    """Bring the jars of the lock, those of these groups, into the cache; does nothing if they are there."""
+    lock = {name: digest for name, digest in read_lock().items() if name.partition("/")[0] in groups}
     folder = _folder()
     if _complete(folder, lock):
         return
     progress(f"fetching {len(lock)} jars for Spark and Kafka (about a minute) …")
-    with _retrieved() as fresh:
+    with _retrieved(groups) as fresh:
         try:
             verify(fresh, lock)
         except MissingPartError:
@@ -128,21 +131,21 @@ def _publish(fresh: Path, folder: Path, lock: dict[str, str]) -> None:
 
 
 @contextmanager
-def _retrieved() -> Iterator[Path]:
+def _retrieved(groups: Collection[str] = GROUPS) -> Iterator[Path]:
     """A folder, for a while, with what Ivy downloaded, one sub folder for each group."""
     parent = cache_dir() / "jars"
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent, prefix=".fetch-", ignore_cleanup_errors=True) as scratch:
         fresh = Path(scratch) / "fresh"
-        _download(Path(scratch), fresh)
+        _download(Path(scratch), fresh, groups)
         yield fresh
 
 
-def _download(scratch: Path, fresh: Path) -> None:
-    status, output = _ivy(fresh, [])
+def _download(scratch: Path, fresh: Path, groups: Collection[str]) -> None:
+    status, output = _ivy(fresh, groups, [])
     store = scratch / "truststore"
     if status != 0 and UNTRUSTED in output and write_truststore(store):
-        status, output = _ivy(fresh, java_options(store))
+        status, output = _ivy(fresh, groups, java_options(store))
     if status != 0:
         raise MissingPartError(
             f"The jars could not be fetched ({_reason(output)}): check the connection to the Maven repository and "
@@ -150,13 +153,13 @@ def _download(scratch: Path, fresh: Path) -> None:
         )
 
 
-def _ivy(fresh: Path, options: list[str]) -> tuple[int, str]:
+def _ivy(fresh: Path, groups: Collection[str], options: list[str]) -> tuple[int, str]:
     """Run Ivy; its exit status and all it said."""
     command = [str(find_java_home() / "bin" / "java"), *_proxy_options(), *options, "-jar", str(_ivy_program())]
     settings = os.environ.get("QUORUMSCOPE_IVY_SETTINGS")
     if settings:
         command += ["-settings", settings]
-    command += ["-ivy", str(IVY_FILE), "-cache", str(_ivy_cache())]
+    command += ["-ivy", str(IVY_FILE), "-cache", str(_ivy_cache()), "-confs", *groups]
     command += ["-retrieve", f"{fresh}/[conf]/[artifact]-[revision].[ext]"]
     try:
         done = subprocess.run(  # noqa: S603 - our own command
@@ -213,12 +216,14 @@ def main() -> int:
     """The command line of this module; exit code 3 and a sentence if the jars cannot be had."""
     parser = argparse.ArgumentParser(prog="python -m streaming.jars", description="Fetch the jars of the lock.")
     parser.add_argument("--lock", action="store_true", help="write the lock anew from jars.xml (for maintainers)")
+    parser.add_argument("--group", choices=GROUPS, help="fetch this group alone")
+    arguments = parser.parse_args()
     try:
-        if parser.parse_args().lock:
+        if arguments.lock:
             write_lock()
             _say(f"wrote {LOCK_FILE.name}: {len(read_lock())} jars")
         else:
-            fetch(_say)
+            fetch(_say, (arguments.group,) if arguments.group else GROUPS)
     except MissingPartError as error:
         sys.stderr.write(f"{error}\n")
         return 3

@@ -14,6 +14,7 @@ from state.config import Config
 from state.connection import Connection
 from streaming.bounds import Range
 from streaming.checkpoint import count_start, open_label, refuse_replay
+from streaming.farstate import agree
 from streaming.lag import LagWatch
 from streaming.lock import locked
 from streaming.pipeline import About, Pipeline
@@ -49,6 +50,8 @@ class Settings(NamedTuple):
     """Which queries run here; each can run in an application of its own, with its own checkpoint."""
     spark: Mapping[str, str] = MappingProxyType({})
     """Settings of Spark that override ours."""
+    state_uri: str = ""
+    """Where Spark keeps offsets and state, if it is not the checkpoint directory."""
     only: Range | None = None
     """For a replay: the range of segments that is read. Its checkpoint is for nothing else."""
 
@@ -76,12 +79,16 @@ def open_job(settings: Settings, pipeline: Pipeline) -> Iterator[Start]:
     log = settings.checkpoint / "spark.log"
     with locked(settings.checkpoint) as lock, complaints_to(log):
         peers = max(len(swarm.authors) for swarm in settings.config.swarms)
-        default = 1 if peers <= SMALL_ROSTER else _cores(settings.master)
-        label = open_label(settings.checkpoint, settings.shuffle_partitions, default, settings.config)
+        default = 1 if peers <= SMALL_ROSTER else _cores(settings)
+        label = open_label(
+            settings.checkpoint, settings.shuffle_partitions, default, settings.config, settings.state_uri
+        )
         for name in settings.queries:
             position_of(settings.checkpoint, name, plan_of(settings).source_of(QUERIES[name]))
         session = start_session(settings.master, label.shuffle_partitions, settings.spark, log)
         lock.owned_by(jvm_pid(session))
+        if settings.state_uri:
+            agree(session, settings.state_uri, settings.checkpoint)
         queries: dict[str, Any] = {}
 
         def start(names: Iterable[str]) -> dict[str, Any]:
@@ -167,7 +174,7 @@ def plan_of(settings: Settings) -> Plan:
         config=settings.config,
         connection=settings.connection,
         prefix=settings.prefix,
-        checkpoint=str(settings.checkpoint.resolve()),
+        checkpoint=settings.state_uri.rstrip("/") or str(settings.checkpoint.resolve()),
         offsets_max=settings.offsets_max,
         available_now=settings.available_now,
         trigger=settings.trigger,
@@ -176,6 +183,12 @@ def plan_of(settings: Settings) -> Plan:
     )
 
 
-def _cores(master: str) -> int:
-    match = re.fullmatch(r"local\[(\d+)\]", master)
-    return int(match[1]) if match else os.cpu_count() or 1
+def _cores(settings: Settings) -> int:
+    """How many tasks run at a time: as many as the master's name says, or as executors are asked for."""
+    match = re.fullmatch(r"local\[(\d+)\]", settings.master)
+    if match:
+        return int(match[1])
+    asked = settings.spark.get("spark.executor.instances", ""), settings.spark.get("spark.executor.cores", "")
+    if not settings.master.startswith("local") and all(number.isdecimal() for number in asked):
+        return max(int(asked[0]) * int(asked[1]), 1)
+    return os.cpu_count() or 1

@@ -12,7 +12,7 @@ import msgspec
 from state.config import Config
 from state.connection import Connection
 from streaming.bounds import time_text
-from streaming.checkpoint import REPLAY_LABEL, CheckpointError, Label, fitting_label, starts_of
+from streaming.checkpoint import REPLAY_LABEL, CheckpointError, Label, fitting_label, refuse_far, starts_of
 from streaming.lock import working
 from streaming.parts import MissingPartError
 from streaming.position import position_of
@@ -70,6 +70,8 @@ def look(checkpoint: Path, config: Config, connection: Connection, prefix: str) 
     label, queries, problem, kafka = None, [], "", ""
     try:
         label = fitting_label(checkpoint, None, config)
+        if label is not None:
+            refuse_far(checkpoint, label)
         queries = [_by_files(checkpoint, name, prefix) for name in QUERIES]
         queries = [_by_topic(query, connection) for query in queries]
     except CheckpointError as error:

@@ -2,6 +2,7 @@
 
 import ssl
 import subprocess
+from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,8 +21,10 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
     lock = tmp_path / "jars.lock"
     lock.write_text("".join(f"{sha256(data).hexdigest()}  {name}\n" for name, data in files.items()))
 
-    def deliver(fresh: Path, options: list[str]) -> tuple[int, str]:
+    def deliver(fresh: Path, groups: Collection[str], options: list[str]) -> tuple[int, str]:
         for name, data in files.items():
+            if name.partition("/")[0] not in groups:
+                continue
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             (fresh / name).write_bytes(data)
         return 0, ""
@@ -44,6 +47,15 @@ def test_fetched_jars_are_given_by_group(small: dict[str, bytes]) -> None:
     fetch(quiet)
     assert [path.read_bytes() for path in spark_jars()] == [b"a"]
     assert [path.read_bytes() for path in broker_jars()] == [b"b"]
+
+
+def test_one_group_can_be_fetched_alone_and_the_other_later(small: dict[str, bytes]) -> None:
+    fetch(quiet, ("spark",))
+    assert [path.read_bytes() for path in spark_jars()] == [b"a"]
+    with pytest.raises(MissingPartError):
+        broker_jars()
+    fetch(quiet)
+    assert [path.read_bytes() for path in (*spark_jars(), *broker_jars())] == [b"a", b"b"]
 
 
 def test_a_second_fetch_downloads_nothing_and_says_nothing(
@@ -118,9 +130,9 @@ def test_a_java_that_does_not_trust_the_proxy_is_handed_the_machines_authorities
 ) -> None:
     deliver, asked = jars._ivy, []
 
-    def distrust(fresh: Path, options: list[str]) -> tuple[int, str]:
+    def distrust(fresh: Path, groups: Collection[str], options: list[str]) -> tuple[int, str]:
         asked.append(options)
-        return deliver(fresh, options) if options else (1, f"Server access error ({jars.UNTRUSTED}: …)")
+        return deliver(fresh, groups, options) if options else (1, f"Server access error ({jars.UNTRUSTED}: …)")
 
     monkeypatch.setattr(jars, "_ivy", distrust)
     monkeypatch.setattr(jars, "write_truststore", lambda _path: True)
