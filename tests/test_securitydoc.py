@@ -11,7 +11,8 @@ ROW = re.compile(r"^\| (?P<can>can|cannot) \|(?P<what>.*)\|(?P<shown>[^|]*)\|$")
 
 
 def functions_of(module: str) -> set[str]:
-    tree = ast.parse((ROOT / "tests" / f"{module}.py").read_text(encoding="utf-8"))
+    (path,) = (ROOT / "tests").rglob(f"{module}.py")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
