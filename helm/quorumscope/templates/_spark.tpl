@@ -32,7 +32,8 @@ spark.executor.failuresValidityInterval: 1h
 # The connections carry Kafka's settings, passwords too. The newer handshake, and a cipher that notices changes.
 spark.authenticate: "true"
 spark.authenticate.secret.driver.file: /etc/quorumscope/spark/secret
-spark.authenticate.secret.executor.file: /etc/quorumscope/spark/secret
+# Executors need it before they have met the driver, and then they do not look at the setting that is theirs by its name.
+spark.authenticate.secret.file: /etc/quorumscope/spark/secret
 spark.network.crypto.enabled: "true"
 spark.network.crypto.authEngineVersion: "2"
 spark.network.crypto.cipher: AES/GCM/NoPadding
