@@ -21,7 +21,7 @@ from streaming.pipeline import About, Pipeline
 from streaming.position import position_of
 from streaming.progress import Totals
 from streaming.queries import QUERIES, Plan, start_query
-from streaming.session import complaints_to, jvm_pid, start_session
+from streaming.session import complaints_to, jvm_pid, outlive_lost_threads, start_session
 from streaming.topics import PREFIX_DEFAULT, require_topics
 
 SMALL_ROSTER = 64
@@ -100,6 +100,7 @@ def open_job(settings: Settings, pipeline: Pipeline) -> Iterator[Start]:
             with _heard(pipeline, session, settings, count_start(settings.checkpoint)):
                 yield start
         finally:
+            outlive_lost_threads(session)
             for query in queries.values():
                 query.stop()
             session.stop()

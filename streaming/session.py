@@ -72,6 +72,11 @@ def start_session(
     return session
 
 
+def outlive_lost_threads(session: Any) -> None:
+    """Undo it for an end in order: a query that is stopped in mid batch interrupts Spark's server of a task's state."""
+    session.sparkContext._jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(None)  # noqa: SLF001
+
+
 @contextmanager
 def _standard_error_to(log: Path | None) -> Iterator[None]:
     """Processes started meanwhile have `log` as their standard error; ours is as before afterwards."""
