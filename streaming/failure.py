@@ -20,6 +20,9 @@ _DAMAGED = (
     *("CANNOT_LOAD_STATE_STORE", "MALFORMED_LOG_FILE", "ChecksumException", "CONCURRENT_STREAM_LOG_UPDATE"),
     *("Failed to read log file", "STATE_STORE_PROVIDER", "StateSchema", "FAILED_TO_READ_DELTA_FILE"),
 )
+_NO_EXECUTORS = ("Max number of executor failures", "Cannot call methods on a stopped SparkContext")
+_CALLING = "An error occurred while calling"
+"""How Python begins to tell what Java says in the next line."""
 _JVM_GONE = (Py4JNetworkError, ConnectionError)
 _ROOM_BYTES_MIN = 1 << 20
 """A disk with less room than this is full: a batch of a job writes as much."""
@@ -77,8 +80,10 @@ def explain_failure(error: Exception, settings: Settings) -> Exception:
         )
     if isinstance(error, _JVM_GONE):
         return JobError(f"Spark's process has ended by itself: start again, nothing is lost; {log}")
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return JobError(f"a query has ended: {first[:300]}; {log}")
+    if any(name in text for name in _NO_EXECUTORS):
+        return JobError(f"Spark has given up, because its executors fail again and again: look at their logs; {log}")
+    said = (line.lstrip(": ") for line in text.splitlines() if line.strip() and not line.startswith(_CALLING))
+    return JobError(f"a query has ended: {next(said, type(error).__name__)[:300]}; {log}")
 
 
 def _story(error: BaseException) -> list[BaseException]:

@@ -34,6 +34,12 @@ KAFKA = "org.apache.kafka.common.errors"
         ),
         ("Failed to read log file file:/state/commits/4. Incomplete", CheckpointError, "new checkpoint directory"),
         ("java.io.IOException: No space left on device", CheckpointError, "make room and start again, nothing is lost"),
+        ("An error occurred while calling o1.x.\n: java.lang.Error: why", JobError, "has ended: java.lang.Error: why"),
+        (
+            "Cannot call methods on a stopped SparkContext.",
+            JobError,
+            "executors fail again and again",
+        ),
         ("heap space\n\tat org.apache.spark.StateSchemaChecker.read(x.scala:1)", JobError, "has ended: heap space"),
         ("\n\nsomething else\nat org.apache.spark", JobError, "a query has ended: something else"),
     ],

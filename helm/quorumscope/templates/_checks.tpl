@@ -143,11 +143,12 @@ Rendered by checks.yaml.
 {{- end -}}
 {{- end -}}
 {{- range .Values.extraVolumes -}}
+{{- $volume := . -}}
 {{- if or (has .name (list "tmp" "kafka" "swarms" "scratch" "checkpoint" "executor" "spark")) (hasPrefix "spark-local-dir-" .name) -}}
 {{- fail (printf "extraVolumes: the name %s is one of the chart's volumes: call it otherwise" .name) -}}
 {{- end -}}
-{{- if hasKey . "hostPath" -}}
-{{- fail (printf "extraVolumes: %s is a hostPath, which the restricted pod security standard does not admit" .name) -}}
+{{- range without (keys .) "name" "configMap" "csi" "downwardAPI" "emptyDir" "ephemeral" "persistentVolumeClaim" "projected" "secret" -}}
+{{- fail (printf "extraVolumes: %s is of the kind %s, which the restricted pod security standard does not admit" $volume.name .) -}}
 {{- end -}}
 {{- end -}}
 {{- range .Values.extraVolumeMounts -}}
