@@ -31,7 +31,7 @@ test: ## lint, type check and the whole test suite
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 -m "not ($(HEAVY))" $(ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -n 2 -m "not ($(HEAVY) or long)" $(ARGS) || [ $$? = 5 ]
 	$(BIN)/python -m pytest -m "$(HEAVY)" $(ARGS) || [ $$? = 5 ]
 
 test-k8s: ## install the chart on a real API server, and run Spark's executors as its pods; the first time it builds one
@@ -45,11 +45,12 @@ check: ## the fast part of test: no Java, no Spark, no broker, no browser; under
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 -m "not ($(HEAVY) or slow)" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not ($(HEAVY) or slow or long)" $(ARGS)
 
-soak: ## break what can break for MINUTES or more, and keep what came of it in docs/reliability.md
+soak: ## search where make test stops; break what can break for MINUTES or more, and keep it in docs/reliability.md
 	@tools/setup jre
 	@tools/programs
+	$(BIN)/python -m pytest -n 2 -m long $(ARGS) || [ $$? = 5 ]
 	SOAK_MINUTES=$(MINUTES) RELIABILITY=keep $(BIN)/python -m pytest tests/faults $(ARGS)
 
 bench: setup ## measure: a plain Python process against the streaming job

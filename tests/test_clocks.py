@@ -21,6 +21,7 @@ from state.update import Update, encode_update, event_id
 from state.verdict import BadUpdate, Limit, Replica, Verdict, decode_verdict
 from tests.clockslab import PARAMETERS, Oracle, batches_of, clocks_config, history, run_clocks
 from tests.loglab import AUTHORS, START_MS, SWARM, Copy, noop
+from tests.searches import parts
 from tests.topiclab import differences
 
 HISTORIES = 480
@@ -61,7 +62,7 @@ def state_of(verdicts: list[Verdict], author: bytes) -> Replica:
 # The oracle
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+@pytest.mark.parametrize("part", parts(PARTS))
 def test_verdicts_are_those_of_a_search_however_the_updates_come(part: int) -> None:
     """Any order, some of it twice, cut anywhere, after restarts, with room for all entities, for one, or for none."""
     for seed in range(part * HISTORIES // PARTS, (part + 1) * HISTORIES // PARTS):

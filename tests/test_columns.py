@@ -20,6 +20,7 @@ from state.segment import Ref, Segment, judge
 from state.verdict import Accepted, Belief, Known, Limit, Verdict, decode_verdict, kind_of
 from tests.loglab import START_MS, Copy, noop, since_config
 from tests.matrixlab import PEERS, Found, Graph, batches_of, history, matrix_config, run_columns
+from tests.searches import parts
 
 HISTORIES = 2_000
 PARTS = 16
@@ -42,7 +43,7 @@ def with_blocks(config: Config, blocks: int) -> Config:
 # The oracle
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+@pytest.mark.parametrize("part", parts(PARTS))
 def test_verdicts_are_those_of_graph_search_however_the_noops_come(part: int) -> None:
     for seed in range(part * HISTORIES // PARTS, (part + 1) * HISTORIES // PARTS):
         config, copies, chance = random_case(seed)
@@ -50,7 +51,7 @@ def test_verdicts_are_those_of_graph_search_however_the_noops_come(part: int) ->
         assert found.verdicts == Graph(config, copies).verdicts(), f"seed {seed}"
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
+@pytest.mark.parametrize("part", parts(8))
 def test_where_the_beginning_is_gone_verdicts_are_those_of_graph_search(part: int) -> None:
     """What was published before is there, or is not there, or only some of it is."""
     for seed in range(20_000 + part * 100, 20_100 + part * 100):
@@ -75,10 +76,10 @@ def test_the_author_counts_from_its_earliest_noop_that_endorses_also_when_that_i
     assert run_columns(config, [copies]).verdicts == run_columns(config, [copies[:3], copies[3:]]).verdicts == want
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("part", parts(10)[1:])
 @pytest.mark.parametrize("blocks", [1, 4, 16])
-def test_any_order_split_duplication_and_number_of_blocks_gives_the_same_bytes(blocks: int) -> None:
-    for seed in range(100):
+def test_any_order_split_duplication_and_number_of_blocks_gives_the_same_bytes(blocks: int, part: int) -> None:
+    for seed in range(part, 100, 9):
         config, copies, chance = random_case(10_000 + seed)
         once = run_columns(config, [copies], deep=False)
         batches = batches_of(chance, copies)

@@ -22,6 +22,7 @@ from state.verdict import Accepted, Known, decode_verdict
 from tests.attacklab import KEYS, World, config_of
 from tests.loglab import START_MS, SWARM, Copy
 from tests.matrixlab import Found, batches_of, run_columns
+from tests.searches import parts
 
 RUNS, RUNS_SLOW = 150, 2_000
 HORIZONS = ["400ms", "1s", "3s", "60s"]
@@ -119,10 +120,9 @@ def test_random_attackers_fewer_than_the_bound_never_get_two_conflicting_noops_a
     check_cases(range(RUNS))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", parts(16)[1:])
 def test_many_more_random_attackers_do_not_either(part: int) -> None:
-    check_cases(range(RUNS + part, RUNS_SLOW, 4))
+    check_cases(range(RUNS + part, RUNS_SLOW, 15))
 
 
 # The bound is exact
