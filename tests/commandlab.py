@@ -13,7 +13,7 @@ def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "streaming.cli", *map(str, arguments)]
 
 
-def quorumscope(*arguments: str | Path, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+def quorumscope(*arguments: str | Path, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
     """Run to the end."""
     return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=timeout_s, check=False)
 
