@@ -17,7 +17,7 @@ from streaming.topics import Setup, create_topics
 from tests.commandlab import command
 from tests.topiclab import compacted, read_topic
 
-START_SECONDS_MAX = 90.0
+START_SECONDS_MAX = 180.0
 
 
 class Deployment:

@@ -24,6 +24,8 @@ from tests.topiclab import compacted, differences, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
+START_SECONDS_MAX = 180.0
+
 
 class Deployment:
     """Topics with a simulated run on them, and the command that watches it."""
@@ -90,7 +92,7 @@ def test_killed_in_the_middle_of_a_batch_and_started_again_it_gives_the_bytes_of
         def is_inside_a_batch(at: int = at) -> bool:
             return batches(killed, "offsets") > max(at, batches(killed, "commits"))
 
-        wait_for(is_inside_a_batch, 90, process)
+        wait_for(is_inside_a_batch, START_SECONDS_MAX, process)
         kill(process.pid, signal.SIGKILL)
         process.communicate()
     done = quorumscope(*killed.arguments("--available-now", "--offsets-max", "60"))
@@ -105,7 +107,7 @@ def test_it_ends_in_order_on_sigterm_and_goes_on_from_there(broker: Broker, tmp_
     process = subprocess.Popen(
         command(*deployment.arguments()), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    wait_for(lambda: batches(deployment, "commits") > 0, 90, process)
+    wait_for(lambda: batches(deployment, "commits") > 0, START_SECONDS_MAX, process)
     # Meanwhile, a second job on the same checkpoint is refused, and so is another number of partitions later.
     assert "another job" in sentence(quorumscope(*deployment.arguments()), 2)
     process.send_signal(signal.SIGTERM)
@@ -161,7 +163,7 @@ def test_a_broker_that_dies_ends_the_job_with_three_and_nothing_is_lost(tmp_path
             stderr=subprocess.PIPE,
             text=True,
         )
-        wait_for(lambda: batches(deployment, "commits") > 1, 90, process)
+        wait_for(lambda: batches(deployment, "commits") > 1, START_SECONDS_MAX, process)
         broker.kill()
         _, err = process.communicate(timeout=240)
         assert process.returncode == 3, err
