@@ -40,7 +40,7 @@ test-k8s: ## install the chart on a real API server, and run Spark's executors a
 	@tools/k8stools
 	$(BIN)/python -m pytest tests/k8s $(ARGS)
 
-check: ## the fast part of test: no Java, no Spark, no broker, no browser; under two minutes
+check: ## the fast part of test: no Java, no Spark, no broker, no browser
 	@tools/setup python
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
