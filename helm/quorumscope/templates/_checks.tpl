@@ -170,6 +170,12 @@ Rendered by checks.yaml.
 {{- if eq $replay.into .Values.kafka.prefix -}}
 {{- fail (printf "replay.into is %q, which is the prefix of the live topics (kafka.prefix): a replay never writes there" $replay.into) -}}
 {{- end -}}
+{{- if not (contains "segments" $replay.queries) -}}
+{{- fail (printf "replay.queries is %q, and the query matrix reads what segments writes: name segments too" $replay.queries) -}}
+{{- end -}}
+{{- if and $replay.diff (not (contains "matrix" $replay.queries)) -}}
+{{- fail (printf "replay.diff compares what all queries say, and replay.queries is %q: name both, or set replay.diff to false" $replay.queries) -}}
+{{- end -}}
 {{- range $time, $offsets := dict "from" "fromOffsets" "to" "toOffsets" -}}
 {{- if and (get $replay $time) (get $replay $offsets) -}}
 {{- fail (printf "replay.%s and replay.%s are both set: give a time, or offsets" $time $offsets) -}}
